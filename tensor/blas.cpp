@@ -1,0 +1,130 @@
+#include "tensor/blas.h"
+
+#include <cblas.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tensor/parallel.h"
+
+namespace clearhead::inline CLEARHEAD_REAL {
+namespace {
+
+// [rows, cols] with element (i, j) at data[i * row_stride + j * col_stride].
+struct Matrix {
+  const Real* data;
+  int64_t rows, cols, row_stride, col_stride;
+};
+
+bool gemm_can_read(int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride) {
+  const bool by_rows = (col_stride == 1 || cols == 1) && (row_stride >= cols || rows == 1);
+  const bool by_columns = (row_stride == 1 || rows == 1) && (col_stride >= rows || cols == 1);
+  return by_rows || by_columns;
+}
+
+MatrixRef ref(const Matrix& m) {
+  if ((m.col_stride == 1 || m.cols == 1) && (m.row_stride >= m.cols || m.rows == 1))
+    return {m.data, std::max(m.row_stride, m.cols), false};
+  return {m.data, std::max(m.col_stride, m.rows), true};
+}
+
+MatrixRef rows_from(const Matrix& m, int64_t begin) {
+  MatrixRef r = ref(m);
+  r.data += begin * m.row_stride;
+  return r;
+}
+
+// out [a.rows, b.cols], contiguous. Three ways to cut the work, chosen by the shapes alone:
+//   many rows       chunks of 256 rows                  activations x weights
+//   few rows, long  chunks of the inner dimension,      X^T dY: a weight gradient sums over every position of the batch;
+//   inner dimension   partial products added in order     few rows would leave gemm with thin slices
+//   otherwise       chunks of 128 rows
+void product(const Matrix& a, const Matrix& b, Real* out) {
+  const int64_t n = a.rows, m = b.cols, k = a.cols;
+  const MatrixRef B = ref(b);
+  if (n < 256 && k >= 2048) {
+    constexpr int64_t grain = 1024;
+    const int64_t parts = (k + grain - 1) / grain;
+    const Tensor partial = Tensor::empty({parts, n, m});
+    Real* const p = partial.storage()->data();
+    parallel_for(k, grain, [&](int64_t begin, int64_t end) {
+      MatrixRef A = ref(a), part_of_b = B;
+      A.data += begin * a.col_stride;
+      part_of_b.data += begin * b.row_stride;
+      gemm(n, m, end - begin, 1, A, part_of_b, 0, p + begin / grain * n * m, m);
+    });
+    parallel_for(n * m, 8192, [&](int64_t begin, int64_t end) {
+      std::copy(p + begin, p + end, out + begin);
+      for (int64_t part = 1; part < parts; ++part) {
+        const Real* const q = p + part * n * m;
+        for (int64_t i = begin; i < end; ++i) out[i] += q[i];
+      }
+    });
+    return;
+  }
+  parallel_for(n, n >= 1024 ? 256 : 128, [&](int64_t begin, int64_t end) {
+    gemm(end - begin, m, k, 1, rows_from(a, begin), B, 0, out + begin * m, m);
+  });
+}
+
+Matrix last_two(const Tensor& t) { return {t.data(), t.dim(-2), t.dim(-1), t.stride(-2), t.stride(-1)}; }
+
+Tensor readable(const Tensor& t) {
+  return gemm_can_read(t.dim(-2), t.dim(-1), t.stride(-2), t.stride(-1)) ? t : t.contiguous();
+}
+
+}  // namespace
+
+void gemm(int64_t n, int64_t m, int64_t k, Real alpha, MatrixRef a, MatrixRef b, Real beta, Real* out, int64_t out_ld) {
+  static const bool one_thread = (openblas_set_num_threads(1), true);
+  (void)one_thread;
+  const auto ta = a.transposed ? CblasTrans : CblasNoTrans, tb = b.transposed ? CblasTrans : CblasNoTrans;
+  const auto N = blasint(n), M = blasint(m), K = blasint(k), lda = blasint(a.ld), ldb = blasint(b.ld), ldc = blasint(out_ld);
+#ifdef CLEARHEAD_DOUBLE
+  cblas_dgemm(CblasRowMajor, ta, tb, N, M, K, alpha, a.data, lda, b.data, ldb, beta, out, ldc);
+#else
+  cblas_sgemm(CblasRowMajor, ta, tb, N, M, K, alpha, a.data, lda, b.data, ldb, beta, out, ldc);
+#endif
+}
+
+Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
+  require(a_in.defined() && b_in.defined(), "matmul", "an operand is undefined");
+  require(a_in.rank() >= 2 && b_in.rank() >= 2, "matmul", "needs matrices: a is ", a_in.shape(), ", b is ", b_in.shape());
+  require(a_in.dim(-1) == b_in.dim(-2), "matmul", "inner dimensions differ: a is ", a_in.shape(), ", b is ", b_in.shape());
+  const Shape shape = a_in.shape().with(-1, b_in.dim(-1));
+  Tensor out = Tensor::empty(shape);
+  Real* const y = out.mut().data();
+
+  if (b_in.rank() == 2) {  // one b for all rows of a: fold a's leading dimensions into the rows
+    const Tensor a = readable(a_in.reshape({-1, a_in.dim(-1)})), b = readable(b_in);
+    product(last_two(a), last_two(b), y);
+    return out;
+  }
+  require(a_in.rank() == b_in.rank() && std::equal(a_in.shape().begin(), a_in.shape().end() - 2, b_in.shape().begin()),
+          "matmul", "leading dimensions differ: a is ", a_in.shape(), ", b is ", b_in.shape(),
+          " (b may also be a single matrix)");
+  const Tensor a = readable(a_in), b = readable(b_in);
+  const int64_t n = a.dim(-2), m = b.dim(-1), k = a.dim(-1), batch = a.numel() / (n * k);
+  if (batch == 1) {
+    product(last_two(a), last_two(b), y);
+    return out;
+  }
+  const auto offset = [](const Tensor& t, int64_t item) {  // of matrix number `item`, counted over the leading dimensions
+    int64_t at = 0;
+    for (int axis = t.rank() - 3; axis >= 0; --axis) {
+      at += item % t.dim(axis) * t.stride(axis);
+      item /= t.dim(axis);
+    }
+    return at;
+  };
+  const MatrixRef A = ref(last_two(a)), B = ref(last_two(b));
+  const int64_t grain = std::max<int64_t>(1, 500'000 / (n * m * k));  // at least about 10 us of work per chunk
+  parallel_for(batch, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      gemm(n, m, k, 1, {A.data + offset(a, i), A.ld, A.transposed}, {B.data + offset(b, i), B.ld, B.transposed}, 0,
+           y + i * n * m, m);
+  });
+  return out;
+}
+
+}  // namespace clearhead::inline CLEARHEAD_REAL

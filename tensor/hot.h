@@ -1,0 +1,38 @@
+// The hot loops: plain functions over rows of numbers, written so that the compiler turns them into vector code.
+//
+// hot.cpp compiles each for AVX-512, AVX2 and the baseline, and the loader picks one: a portable binary that is fast
+// everywhere. Sums are explicit `omp simd` reductions, since a compiler may not reorder floating-point additions unasked
+// (-ffast-math would allow it, and would also make NaN checks disappear).
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/real.h"
+
+namespace clearhead::inline CLEARHEAD_REAL::hot {
+
+Real max(const Real* x, int64_t n);
+Real sum(const Real* x, int64_t n);
+Real dot(const Real* x, const Real* y, int64_t n);
+double sum_of_squares(const Real* x, int64_t n);
+
+void add(const Real* x, const Real* y, Real* out, int64_t n);  // out = x + y (out may be x or y)
+void scale(Real* x, Real factor, int64_t n);
+
+// x_i <- exp(x_i - shift); returns the sum. Below exp(-87) the float result is exactly 0, so exp(-inf) = 0. NaN stays NaN.
+Real exp_and_sum(Real* x, Real shift, int64_t n);
+Real log_sum_exp(const Real* x, int64_t n);  // max + ln sum exp(x - max)
+
+// dx_i = p_i (dp_i - <p, dp>): the gradient of a softmax row with probabilities p. dx may be dp.
+void softmax_pullback(const Real* p, const Real* dp, Real* dx, int64_t n);
+
+// The row of attention's backward pass: p_j = exp(s_j - lse), ds_j = p_j (dp_j - d) * scale. s becomes p, dp becomes ds.
+void attention_pullback(Real* s, Real* dp, Real lse, Real d, Real scale, int64_t n);
+
+// One step of AdamW. The corrections are 1 / (1 - beta^t).
+struct AdamStep {
+  Real lr, beta1, beta2, eps, decay, correction1, correction2;
+};
+void adam(const AdamStep& c, const Real* grad, Real grad_scale, Real* m, Real* v, Real* w, int64_t n);
+
+}  // namespace clearhead::inline CLEARHEAD_REAL::hot
