@@ -75,6 +75,22 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   return t;
 }
 
+// Both tensors are [outer, n, inner] in row-major order: x's rows land in consecutive rows of the result.
+Tensor pad(const Tensor& x, const Shape& shape, int axis, int64_t start) {
+  axis = shape.axis(axis);
+  require(x.shape() == shape.with(axis, x.dim(axis)) && start >= 0 && start + x.dim(axis) <= shape[axis], "pad", x.shape(),
+          " does not fit at ", start, " of axis ", axis, " of ", shape);
+  Tensor out(shape);
+  const Tensor in = x.contiguous();
+  int64_t outer = 1, inner = 1;
+  for (int i = 0; i < axis; ++i) outer *= shape[i];
+  for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
+  const int64_t rows = x.dim(axis) * inner;
+  Real* const y = out.mut().data();
+  for (int64_t o = 0; o < outer; ++o) std::copy_n(in.data() + o * rows, rows, y + (o * shape[axis] + start) * inner);
+  return out;
+}
+
 double sum_all(const Tensor& x) {
   const Tensor in = x.contiguous();
   const Real* const a = in.data();

@@ -48,6 +48,7 @@ void add_into(Tensor& sum, const Tensor& x);              // sum += x
 
 Tensor sum(const Tensor& x, int axis);                    // [.., n, ..] -> [.., ..]: the axis is dropped
 Tensor sum_to(const Tensor& x, const Shape& shape);       // the inverse of expand: sums what expand repeated
+Tensor pad(const Tensor& x, const Shape& shape, int axis, int64_t start);  // the inverse of narrow: zeros around x
 double sum_all(const Tensor& x);                          // chunk sums in double, added in order
 double max_abs_diff(const Tensor& a, const Tensor& b);
 bool all_finite(const Tensor& x);

@@ -52,7 +52,7 @@ Tensor Tensor::transpose(int a, int b) const {
   return t;
 }
 
-Tensor Tensor::permute(std::initializer_list<int> axes) const {
+Tensor Tensor::permute(const std::vector<int>& axes) const {
   require(int(axes.size()) == rank(), "permute", "got ", axes.size(), " axes for ", shape_);
   Tensor t = *this;
   unsigned seen = 0;

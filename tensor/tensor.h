@@ -34,7 +34,7 @@ class Tensor {
 
   // Views. reshape is one where the strides allow it and copies otherwise; one dimension may be -1 there (inferred).
   Tensor transpose(int a = -2, int b = -1) const;
-  Tensor permute(std::initializer_list<int> axes) const;
+  Tensor permute(const std::vector<int>& axes) const;
   Tensor narrow(int axis, int64_t start, int64_t length) const;
   Tensor select(int axis, int64_t index) const;   // narrow to one index and drop the axis
   Tensor expand(const Shape& shape) const;        // repeats dimensions of size 1 (and new leading ones), stride 0
