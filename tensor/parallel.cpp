@@ -15,7 +15,9 @@ namespace {
 
 thread_local bool inside_chunk = false;
 
-void pause_cpu() {
+// Waits a moment: a few cycles at first, then by letting others run, who may be what we are waiting for.
+void wait_a_moment(int spin) {
+  if (spin > 2'000) return std::this_thread::yield();
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
 #endif
@@ -51,7 +53,7 @@ class Pool {
     }
     wake_.notify_all();
     chunks();
-    while (busy_.load(std::memory_order_acquire) > 0) pause_cpu();
+    for (int spin = 0; busy_.load(std::memory_order_acquire) > 0; ++spin) wait_a_moment(spin);
     if (error_) std::rethrow_exception(error_);
   }
 
@@ -59,7 +61,7 @@ class Pool {
   void work() {
     uint64_t seen = 0;
     for (;;) {
-      for (int spin = 0; spin < 20'000 && generation_.load(std::memory_order_acquire) == seen; ++spin) pause_cpu();
+      for (int spin = 0; spin < 4'000 && generation_.load(std::memory_order_acquire) == seen; ++spin) wait_a_moment(spin);
       if (generation_.load(std::memory_order_acquire) == seen) {
         std::unique_lock lock(mutex_);
         wake_.wait(lock, [&] { return generation_.load() != seen; });

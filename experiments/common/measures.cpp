@@ -1,0 +1,155 @@
+#include "experiments/common/measures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+
+#include "experiments/common/tasks.h"
+#include "nn/circuits/heads.h"
+#include "tensor/hot.h"
+
+namespace clearhead {
+namespace {
+
+Tokens rows(const Tokens& t, int64_t first, int64_t count) {
+  Tokens part(count, t.T);
+  std::copy_n(t.ids.begin() + first * t.T, count * t.T, part.ids.begin());
+  return part;
+}
+
+// Ranks 1 .. n, equal values sharing their mean rank.
+std::vector<double> ranks(const std::vector<double>& x) {
+  std::vector<size_t> order(x.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(order, {}, [&](size_t i) { return x[i]; });
+  std::vector<double> rank(x.size());
+  for (size_t i = 0, j; i < order.size(); i = j) {
+    for (j = i; j < order.size() && x[order[j]] == x[order[i]];) ++j;
+    for (size_t k = i; k < j; ++k) rank[order[k]] = double(i + j + 1) / 2;
+  }
+  return rank;
+}
+
+double correlation(const std::vector<double>& x, const std::vector<double>& y) {
+  const double n = double(x.size());
+  const double mx = std::accumulate(x.begin(), x.end(), 0.0) / n, my = std::accumulate(y.begin(), y.end(), 0.0) / n;
+  double xy = 0, xx = 0, yy = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    xy += (x[i] - mx) * (y[i] - my);
+    xx += (x[i] - mx) * (x[i] - mx);
+    yy += (y[i] - my) * (y[i] - my);
+  }
+  return xy / std::sqrt(xx * yy);
+}
+
+std::vector<double> column(const Curve& curve, const std::string& key) {
+  std::vector<double> values;
+  for (const auto& entry : curve) values.push_back(entry.at(key));
+  return values;
+}
+
+}  // namespace
+
+double Predictions::mean_loss() const { return std::accumulate(loss.begin(), loss.end(), 0.0) / double(loss.size()); }
+
+double Predictions::mean_loss_at(int64_t t) const {
+  double sum = 0;
+  for (int64_t b = 0; b < B; ++b) sum += loss[size_t(b * T + t)];
+  return sum / double(B);
+}
+
+Predictions predict(const Transformer& model, const Batch& batch) {
+  const NoGrad no_grad;
+  const int64_t B = batch.inputs.B, T = batch.inputs.T, V = model.config.d_vocab, most = 16;
+  Predictions p{B, T, {}, {}};
+  for (int64_t first = 0; first < B; first += most) {
+    const int64_t count = std::min(most, B - first);
+    const Tensor logits = model.logits(rows(batch.inputs, first, count)).value();
+    for (int64_t i = 0; i < count * T; ++i) {
+      const Real* const row = logits.data() + i * V;
+      const int32_t target = batch.targets.ids[size_t(first * T + i)];
+      p.best.push_back(int32_t(std::max_element(row, row + V) - row));
+      p.loss.push_back(target < 0 ? 0 : double(hot::log_sum_exp(row, V)) - double(row[target]));
+    }
+  }
+  return p;
+}
+
+double induction_accuracy(const Predictions& p, const Batch& batch) {
+  const auto source = induction_sources(batch.inputs);
+  int64_t n = 0, right = 0;
+  for (size_t i = 0; i < source.size(); ++i)
+    if (source[i] >= 0) ++n, right += p.best[i] == batch.targets.ids[i];
+  return n ? double(right) / double(n) : std::numeric_limits<double>::quiet_NaN();
+}
+
+double order_blind_accuracy(const Batch& batch) {
+  const Tokens& x = batch.inputs;
+  const auto source = induction_sources(x);
+  double any = 0, most = 0, least = 0, n = 0;
+  for (int64_t b = 0; b < x.B; ++b) {
+    std::map<int32_t, int64_t> counts;
+    for (int64_t t = 0; t < x.T; ++t) {
+      ++counts[x(b, t)];
+      if (source[size_t(b * x.T + t)] < 0) continue;
+      ++n;
+      const auto target = counts.find(batch.targets(b, t));
+      if (target == counts.end()) continue;
+      int64_t highest = 0, lowest = x.T;
+      for (const auto& [token, count] : counts) highest = std::max(highest, count), lowest = std::min(lowest, count);
+      const auto with = [&](int64_t c) { return double(std::ranges::count_if(counts, [c](const auto& e) { return e.second == c; })); };
+      any += 1 / double(counts.size());
+      if (target->second == highest) most += 1 / with(highest);
+      if (target->second == lowest) least += 1 / with(lowest);
+    }
+  }
+  return std::max({any, most, least}) / n;
+}
+
+double icl_score(const Predictions& p) {
+  return p.mean_loss_at(int64_t(0.98 * double(p.T))) - p.mean_loss_at(int64_t(0.1 * double(p.T)));
+}
+
+HeadScores head_scores(const Transformer& model, const Tokens& tokens) {
+  const NoGrad no_grad;
+  Probe probe;
+  probe.capture("blocks.*.attn.pattern");
+  model.stream(tokens, probe);
+  HeadScores s;
+  for (size_t l = 0; l < model.blocks.size(); ++l) {
+    const Tensor& pattern = probe["blocks." + std::to_string(l) + ".attn.pattern"];
+    s.previous.push_back(previous_token_scores(pattern));
+    s.duplicate.push_back(duplicate_token_scores(pattern, tokens));
+    s.prefix.push_back(prefix_matching_scores(pattern, tokens));
+  }
+  return s;
+}
+
+double best(const std::vector<double>& heads) { return heads.empty() ? 0 : *std::ranges::max_element(heads); }
+double best(const std::vector<std::vector<double>>& layers) {
+  double b = 0;
+  for (const auto& heads : layers) b = std::max(b, best(heads));
+  return b;
+}
+
+Rise rise(const Curve& curve, const std::string& key) {
+  const auto y = column(curve, key), step = column(curve, "step");
+  const size_t tail = std::max<size_t>(1, y.size() / 10);
+  const double first = y.front(), last = std::accumulate(y.end() - long(tail), y.end(), 0.0) / double(tail);
+  const auto crossing = [&](double share) {
+    for (size_t i = 1; i < y.size(); ++i) {
+      const double before = (y[i - 1] - first) / (last - first), after = (y[i] - first) / (last - first);
+      if (after >= share) return step[i - 1] + (step[i] - step[i - 1]) * std::clamp((share - before) / (after - before), 0.0, 1.0);
+    }
+    return std::numeric_limits<double>::quiet_NaN();
+  };
+  return {crossing(0.1), crossing(0.5), crossing(0.9)};
+}
+
+double rank_correlation(const Curve& curve, const std::string& a, const std::string& b) {
+  return correlation(ranks(column(curve, a)), ranks(column(curve, b)));
+}
+
+}  // namespace clearhead

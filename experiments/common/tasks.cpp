@@ -1,0 +1,112 @@
+#include "experiments/common/tasks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace clearhead {
+
+Tokens RepeatedSegment::sample(int64_t B, Rng& rng) const {
+  require(shortest >= 1 && shortest <= longest && 2 * longest - 1 <= V, "task", "segments of ", shortest, " to ", longest,
+          " tokens and a prefix need 1 <= shortest <= longest <= (V + 1) / 2, V is ", V);
+  Tokens s(B, T + 1);
+  for (int64_t b = 0; b < B; ++b) {
+    const int64_t n = fixed ? (shortest + longest) / 2 : shortest + rng.below(longest - shortest + 1);
+    const int64_t prefix = fixed ? 0 : rng.below(n);
+    const auto token = rng.permutation(int32_t(V));
+    for (int64_t t = 0; t <= T; ++t) s(b, t) = token[size_t(t < prefix + n ? t : prefix + (t - prefix) % n)];
+  }
+  return s;
+}
+
+// Before the first repeat, all t tokens so far are distinct. The next one is new, or the first of the segment: the prefix was
+// p long and the segment n = t - p. Each pair (n, p < n) has weight 1/n; those with p + n > t expect a new token, uniform over
+// the V - t others, and those with p + n = t expect token p. After the first repeat everything is certain.
+std::vector<double> RepeatedSegment::bayes_loss(const Tokens& s) const {
+  require(!fixed, "task", "the best predictor of the fixed-offset control is not implemented");
+  std::vector<double> loss(size_t(s.B * T), 0);
+  for (int64_t b = 0; b < s.B; ++b)
+    for (int64_t t = 1; t <= T; ++t) {  // predicting token t from the t tokens before it
+      std::vector<double> repeat_at(size_t(longest), 0);
+      double all = 0;
+      for (int64_t n = shortest; n <= longest; ++n)
+        for (int64_t p = 0; p < n; ++p) {
+          if (p + n < t) continue;  // would have repeated already
+          all += 1.0 / double(n);
+          if (p + n == t) repeat_at[size_t(p)] += 1.0 / double(n);
+        }
+      const auto earlier = [&](int64_t j) { return s(b, j) == s(b, t); };
+      int64_t j = 0;
+      while (j < t && !earlier(j)) ++j;
+      double repeats = 0;
+      for (double r : repeat_at) repeats += r;
+      const double p = j < t ? repeat_at[size_t(j)] / all : (all - repeats) / all / double(V - t);
+      loss[size_t(b * T + t - 1)] = -std::log(p);
+      if (j < t) break;  // this was the first repeat: the rest has loss 0
+    }
+  return loss;
+}
+
+std::vector<int64_t> induction_sources(const Tokens& x) {
+  std::vector<int64_t> source(x.ids.size(), -1);
+  for (int64_t b = 0; b < x.B; ++b)
+    for (int64_t t = 0; t < x.T; ++t)
+      for (int64_t j = t - 1; j >= 0; --j)
+        if (x(b, j) == x(b, t)) {
+          source[size_t(b * x.T + t)] = j + 1;
+          break;
+        }
+  return source;
+}
+
+Tokens repeated_random(int64_t B, int64_t L, int64_t repeats, int64_t V, Rng& rng) {
+  Tokens s(B, L * repeats);
+  for (int64_t b = 0; b < B; ++b)
+    for (int64_t t = 0; t < s.T; ++t) s(b, t) = t < L ? int32_t(rng.below(V)) : s(b, t - L);
+  return s;
+}
+
+MarkovChain::MarkovChain(int64_t v, Rng rng) : V(v), P(size_t(v * v)), pi(size_t(v), 1 / double(v)) {
+  for (int64_t i = 0; i < V; ++i) {  // normalized exponentials are a flat Dirichlet sample
+    double total = 0;
+    for (int64_t j = 0; j < V; ++j) total += P[size_t(i * V + j)] = -std::log(1 - rng.uniform());
+    for (int64_t j = 0; j < V; ++j) P[size_t(i * V + j)] /= total;
+  }
+  for (int step = 0; step < 10'000; ++step) {
+    std::vector<double> next(size_t(V), 0);
+    double change = 0;
+    for (int64_t i = 0; i < V; ++i)
+      for (int64_t j = 0; j < V; ++j) next[size_t(j)] += pi[size_t(i)] * P[size_t(i * V + j)];
+    for (size_t j = 0; j < next.size(); ++j) change += std::abs(next[j] - pi[j]);
+    pi = next;
+    if (change < 1e-15) break;
+  }
+}
+
+Tokens MarkovChain::sample(int64_t B, int64_t length, Rng& rng) const {
+  const auto draw = [&](const double* p) {
+    double u = rng.uniform();
+    int32_t j = 0;
+    while (j + 1 < V && (u -= p[j]) >= 0) ++j;
+    return j;
+  };
+  Tokens s(B, length);
+  for (int64_t b = 0; b < B; ++b)
+    for (int64_t t = 0; t < length; ++t) s(b, t) = draw(t == 0 ? pi.data() : &P[size_t(s(b, t - 1) * V)]);
+  return s;
+}
+
+double MarkovChain::entropy() const {
+  double h = 0;
+  for (size_t k = 0; k < P.size(); ++k)
+    if (P[k] > 0) h -= pi[k / size_t(V)] * P[k] * std::log(P[k]);
+  return h;
+}
+
+double MarkovChain::unigram_entropy() const {
+  double h = 0;
+  for (double p : pi) h -= p * std::log(p);
+  return h;
+}
+
+}  // namespace clearhead

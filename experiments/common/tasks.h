@@ -1,0 +1,48 @@
+// Synthetic languages, deterministic from their Rng: batch n of a run is a function of (seed, stream, n).
+#pragma once
+
+#include <vector>
+
+#include "nn/transformer.h"
+#include "tensor/random.h"
+
+namespace clearhead {
+
+// A segment of distinct tokens that repeats to the end of the sequence, after a prefix of other tokens:
+//
+//     x x x | A B C D E F G H | A B C D E F G H | A B C ..
+//
+// Segment length and prefix are random, so "what stood L positions ago" predicts nothing: only the content tells where to
+// look. With a fixed length and no prefix (`fixed`), one attention layer solves the task by position alone, and a two-layer
+// model that is trained on it proves nothing about induction.
+struct RepeatedSegment {
+  int64_t V = 64, T = 64;           // sequences of T + 1 tokens, so that there are T to predict
+  int64_t shortest = 8, longest = 32;
+  bool fixed = false;               // control: segment length (shortest + longest) / 2, no prefix
+
+  // [B, T + 1]. The prefix is shorter than the segment.
+  Tokens sample(int64_t B, Rng& rng) const;
+  // The loss in nats of the best possible predictor at every position [B, T]: it knows this recipe, but not its dice.
+  std::vector<double> bayes_loss(const Tokens& sequences) const;
+};
+
+// Where induction can predict: copies[b * T + t] = the most recent earlier position j + 1 whose predecessor equals token t,
+// or -1 where token t is new. Copying what stands there is the induction rule.
+std::vector<int64_t> induction_sources(const Tokens& inputs);
+
+// Uniformly random tokens, repeated `repeats` times with period L (no BOS): [B, L * repeats].
+Tokens repeated_random(int64_t B, int64_t L, int64_t repeats, int64_t V, Rng& rng);
+
+// A Markov chain with rows drawn from a flat Dirichlet distribution.
+struct MarkovChain {
+  int64_t V;
+  std::vector<double> P;            // [V, V]: P[i * V + j] = p(next = j | i)
+  std::vector<double> pi;           // its stationary distribution
+
+  MarkovChain(int64_t V, Rng rng);
+  Tokens sample(int64_t B, int64_t length, Rng& rng) const;  // starts from pi
+  double entropy() const;           // of the next token given the last one, in nats: no predictor has a lower loss
+  double unigram_entropy() const;   // of pi
+};
+
+}  // namespace clearhead

@@ -1,0 +1,116 @@
+#include "experiments/common/train.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "experiments/common/progress.h"
+#include "nn/files.h"
+
+namespace clearhead {
+namespace {
+
+using Json = nlohmann::json;
+
+// metrics.jsonl, one object per line, of all the models of a run. Lines of this model beyond the checkpoint, and a last line
+// that a kill cut in two, are dropped; they will be written again.
+class Metrics {
+ public:
+  Metrics(const std::string& path, const std::string& label, int64_t first_step, bool keep) : path_(path), label_(label) {
+    std::string kept;
+    std::ifstream in(path);
+    for (std::string line; keep && std::getline(in, line);) {
+      const Json entry = Json::parse(line, nullptr, false);
+      if (!entry.is_object() || !entry.contains("model") || !entry.contains("step")) continue;
+      if (entry["model"] == label) {
+        if (entry["step"] >= first_step) continue;
+        curve.push_back(entry);
+      }
+      kept += line + "\n";
+    }
+    in.close();
+    write_file(path, kept);
+    out_.open(path, std::ios::app);
+  }
+
+  void add(Json entry) {
+    entry["model"] = label_;
+    out_ << entry.dump() << std::endl;
+    require(out_.good(), path_, "cannot write");
+    curve.push_back(std::move(entry));
+  }
+
+  Curve curve;
+
+ private:
+  std::string path_, label_;
+  std::ofstream out_;
+};
+
+}  // namespace
+
+Json to_json(const TrainOptions& o) {
+  return {{"steps", o.steps}, {"lr", o.lr}, {"cosine", o.cosine}, {"warmup", o.warmup}, {"beta1", o.adam.beta1},
+          {"beta2", o.adam.beta2}, {"eps", o.adam.eps}, {"weight_decay", o.adam.weight_decay}, {"clip", o.clip},
+          {"log_every", o.log_every}};
+}
+
+Curve train(Run& run, const std::string& label, Transformer& model, const BatchSource& batches, const TrainOptions& o,
+            const Watch& watch) {
+  const auto list = params(model);
+  AdamW adam(list, o.adam);
+  const Schedule schedule{.lr = o.lr, .warmup = o.warmup, .total = o.steps, .cosine = o.cosine};
+  const std::string checkpoint = run.path(label + ".checkpoint"), metrics_path = run.path("metrics.jsonl");
+  const Json identity{{"label", label}, {"seed", run.seed()}, {"model", to_json(model.config)}, {"train", to_json(o)},
+                      {"config", run.config}};
+  const bool resumed = run.options().resume && std::filesystem::exists(checkpoint);
+  Progress done = resumed ? load_checkpoint(checkpoint, model, adam, identity) : Progress{};
+  Metrics metrics(metrics_path, label, done.step == o.steps ? done.step + 1 : done.step, run.options().resume || run.trained > 0);
+  ++run.trained;
+
+  int64_t tokens_per_step = 0;
+  const auto log = [&](int64_t step, Json entry) {
+    entry.update({{"step", step}, {"tokens", step * tokens_per_step}});
+    if (watch) {
+      const NoGrad no_grad;
+      entry.update(watch(model));
+    }
+    metrics.add(std::move(entry));
+  };
+  const auto save = [&] { save_checkpoint(checkpoint, model, adam, done, identity); };
+
+  ProgressBar bar(label, done.step, o.steps, run.options().quiet);
+  auto last_save = std::chrono::steady_clock::now();
+  while (done.step < o.steps) {
+    Rng data(run.seed(), Stream::data, uint64_t(done.step)), drop(run.seed(), Stream::dropout, uint64_t(done.step));
+    const Batch batch = batches(data);
+    tokens_per_step = batch.inputs.B * batch.inputs.T;
+    const Var loss = model.loss(batch.inputs, batch.targets, &drop);
+    backward(loss);
+    const double value = loss.value().item(), norm = global_norm(list), lr = schedule.at(done.step);
+    require(std::isfinite(value) && std::isfinite(norm), label, "training stopped at step ", done.step, ": the loss is ", value,
+            " and the gradient norm ", norm, "; the last checkpoint is kept (a lower learning rate may help)");
+    if (done.step % o.log_every == 0) log(done.step, {{"loss", value}, {"lr", lr}, {"grad_norm", norm}});
+    adam.step(lr, clip_factor(norm, o.clip));
+    ++done.step;
+    bar.update(done.step, value, tokens_per_step);
+
+    const auto now = std::chrono::steady_clock::now();
+    if (interrupted() || done.step == o.steps || now - last_save > std::chrono::duration<double>(o.checkpoint_every)) {
+      if (done.step == o.steps) log(done.step, {{"loss", value}, {"lr", lr}, {"grad_norm", norm}});
+      save();
+      last_save = now;
+    }
+    if (interrupted()) {
+      bar.finish();
+      throw Interrupted{interrupted()};
+    }
+  }
+  bar.finish();
+  run.tokens += int64_t(metrics.curve.back().at("tokens"));
+  return metrics.curve;
+}
+
+}  // namespace clearhead
