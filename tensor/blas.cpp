@@ -10,6 +10,9 @@
 namespace clearhead::inline CLEARHEAD_REAL {
 namespace {
 
+// Before main: LAPACK (linalg.cpp) goes through the same library, and may well be called before the first product.
+[[maybe_unused]] const bool one_thread = (openblas_set_num_threads(1), true);
+
 // [rows, cols] with element (i, j) at data[i * row_stride + j * col_stride].
 struct Matrix {
   const Real* data;
@@ -76,8 +79,6 @@ Tensor readable(const Tensor& t) {
 }  // namespace
 
 void gemm(int64_t n, int64_t m, int64_t k, Real alpha, MatrixRef a, MatrixRef b, Real beta, Real* out, int64_t out_ld) {
-  static const bool one_thread = (openblas_set_num_threads(1), true);
-  (void)one_thread;
   const auto ta = a.transposed ? CblasTrans : CblasNoTrans, tb = b.transposed ? CblasTrans : CblasNoTrans;
   const auto N = blasint(n), M = blasint(m), K = blasint(k), lda = blasint(a.ld), ldb = blasint(b.ld), ldc = blasint(out_ld);
 #ifdef CLEARHEAD_DOUBLE

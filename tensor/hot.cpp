@@ -15,9 +15,9 @@ namespace {
 
 // exp x = 2^n * e^r with n = round(x / ln 2) and |r| <= ln 2 / 2, where the series to r^7 is exact to float precision.
 // Adding 1.5 * 2^23 rounds to an integer and leaves n in the low bits, from where a shift puts it into the exponent.
-// ln 2 is subtracted in two parts so that n * (upper part) is exact.
+// ln 2 is subtracted in two parts so that n * (upper part) is exact. From n = 128 on (x > 88.37) that exponent is infinity's.
 [[gnu::always_inline]] inline float exponential(float x) {
-  const float clamped = x < -87.f ? -87.f : x > 88.f ? 88.f : x;
+  const float clamped = x < -87.f ? -87.f : x > 89.f ? 89.f : x;
   const float shifted = clamped * 1.44269504f + 12582912.f, n = shifted - 12582912.f;
   const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
   float p = 1.f / 5040;

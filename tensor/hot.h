@@ -19,7 +19,8 @@ double sum_of_squares(const Real* x, int64_t n);
 void add(const Real* x, const Real* y, Real* out, int64_t n);  // out = x + y (out may be x or y)
 void scale(Real* x, Real factor, int64_t n);
 
-// x_i <- exp(x_i - shift); returns the sum. Below exp(-87) the float result is exactly 0, so exp(-inf) = 0. NaN stays NaN.
+// x_i <- exp(x_i - shift); returns the sum. In float, exp of less than -87 is exactly 0 (so exp(-inf) = 0) and of more than
+// 88.4 infinity. NaN stays NaN.
 Real exp_and_sum(Real* x, Real shift, int64_t n);
 Real log_sum_exp(const Real* x, int64_t n);  // max + ln sum exp(x - max)
 

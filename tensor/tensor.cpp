@@ -151,9 +151,10 @@ bool Tensor::is_contiguous() const {
   return true;
 }
 
-Tensor Tensor::contiguous() const { return is_contiguous() ? *this : clone(); }
+Tensor Tensor::contiguous() const { return defined() && is_contiguous() ? *this : clone(); }
 
 Tensor Tensor::clone() const {
+  require(defined(), "tensor", "undefined: it has no shape and no numbers");
   Tensor t = empty(shape_);
   copy_out(*this, t.mut().data());
   return t;
@@ -178,6 +179,7 @@ Real Tensor::item() const {
 }
 
 Real Tensor::at(std::initializer_list<int64_t> index) const {
+  require(defined(), "tensor", "undefined: it has no shape and no numbers");
   require(int(index.size()) == rank(), "at", "got ", index.size(), " indices for ", shape_);
   int64_t offset = 0;
   int axis = 0;
