@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# From a bare Debian to the first finding: installs what is missing, builds, and trains a two-layer attention-only model
+# until its induction heads show. Options go to the program:  scripts/demo.sh --quick   scripts/demo.sh --help
+# shellcheck source-path=SCRIPTDIR source=setup.sh
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+
+install_packages
+build release
+say "running build/release/bin/induction $*"
+exec build/release/bin/induction "$@"
