@@ -84,6 +84,17 @@ CLEARHEAD_CLONES Real exp_and_sum(Real* x, Real shift, int64_t n) {
   return s;
 }
 
+// Masks by selection: whole vectors of useless exponentials are cheaper than a remainder loop and a fill for each row.
+CLEARHEAD_CLONES Real exp_and_sum(Real* x, Real shift, int64_t seen, int64_t n) {
+  Real s = 0;
+#pragma omp simd reduction(+ : s)
+  for (int64_t i = 0; i < n; ++i) {
+    x[i] = i < seen ? exponential(x[i] - shift) : Real(0);
+    s += x[i];
+  }
+  return s;
+}
+
 CLEARHEAD_CLONES Real log_sum_exp(const Real* x, int64_t n) {
   Real m = x[0], s = 0;
 #pragma omp simd reduction(max : m)
@@ -101,12 +112,12 @@ CLEARHEAD_CLONES void softmax_pullback(const Real* p, const Real* dp, Real* dx, 
   for (int64_t i = 0; i < n; ++i) dx[i] = p[i] * (dp[i] - d);
 }
 
-CLEARHEAD_CLONES void attention_pullback(Real* s, Real* dp, Real lse, Real d, Real scale, int64_t n) {
+CLEARHEAD_CLONES void attention_pullback(Real* s, Real* dp, Real lse, Real d, Real scale, int64_t seen, int64_t n) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
-    const Real p = exponential(s[i] - lse);
+    const Real p = i < seen ? exponential(s[i] - lse) : Real(0);
     s[i] = p;
-    dp[i] = p * (dp[i] - d) * scale;
+    dp[i] = i < seen ? p * (dp[i] - d) * scale : Real(0);
   }
 }
 

@@ -22,13 +22,15 @@ void scale(Real* x, Real factor, int64_t n);
 // x_i <- exp(x_i - shift); returns the sum. In float, exp of less than -87 is exactly 0 (so exp(-inf) = 0) and of more than
 // 88.4 infinity. NaN stays NaN.
 Real exp_and_sum(Real* x, Real shift, int64_t n);
+Real exp_and_sum(Real* x, Real shift, int64_t seen, int64_t n);  // the same for the first `seen`; the others become 0
 Real log_sum_exp(const Real* x, int64_t n);  // max + ln sum exp(x - max)
 
 // dx_i = p_i (dp_i - <p, dp>): the gradient of a softmax row with probabilities p. dx may be dp.
 void softmax_pullback(const Real* p, const Real* dp, Real* dx, int64_t n);
 
-// The row of attention's backward pass: p_j = exp(s_j - lse), ds_j = p_j (dp_j - d) * scale. s becomes p, dp becomes ds.
-void attention_pullback(Real* s, Real* dp, Real lse, Real d, Real scale, int64_t n);
+// The row of attention's backward pass: p_j = exp(s_j - lse), ds_j = p_j (dp_j - d) * scale. s becomes p, dp becomes ds;
+// both are 0 from `seen` on.
+void attention_pullback(Real* s, Real* dp, Real lse, Real d, Real scale, int64_t seen, int64_t n);
 
 // One step of AdamW. The corrections are 1 / (1 - beta^t).
 struct AdamStep {

@@ -62,8 +62,7 @@ void forward(const Head& h, Real* z, Real* lse, Real* S) {
     for (int64_t i = 0; i < n; ++i) {
       Real* const row = S + i * cols;
       const int64_t seen = first + i + 1;
-      const Real most = hot::max(row, seen), sum = hot::exp_and_sum(row, most, seen);
-      std::fill(row + seen, row + cols, Real(0));
+      const Real most = hot::max(row, seen), sum = hot::exp_and_sum(row, most, seen, cols);
       lse[first + i] = most + std::log(sum);
       inverse[i] = 1 / sum;
     }
@@ -83,9 +82,7 @@ void pullback(const Head& h, const Real* z, const Real* lse, const Real* dz, Rea
     for (int64_t i = 0; i < n; ++i) {
       const int64_t row = first + i, seen = row + 1;
       const Real D = hot::dot(dz + row * s, z + row * s, h.width);
-      hot::attention_pullback(A + i * cols, dS + i * cols, lse[row], D, h.scale, seen);
-      std::fill(A + i * cols + seen, A + (i + 1) * cols, Real(0));
-      std::fill(dS + i * cols + seen, dS + (i + 1) * cols, Real(0));
+      hot::attention_pullback(A + i * cols, dS + i * cols, lse[row], D, h.scale, seen, cols);
     }
     gemm(cols, h.width, n, 1, {A, cols, true}, {dz + first * s, s}, add_to, dv, s);
     gemm(n, h.width, cols, 1, {dS, cols}, {h.k, s}, 0, dq + first * s, s);

@@ -107,7 +107,7 @@ Var unembed_cross_entropy_fused(const Var& x_var, const Var& W_U_var, const Toke
     const int64_t count = std::min(slice, rows - first);
     const Tensor x_slice = x.narrow(0, first, count).contiguous();
     Real* const l = dlogits.mut().data();
-    loss += parallel_sum(count, 128, [&](int64_t begin, int64_t end) {
+    loss += parallel_sum(count, 256, [&](int64_t begin, int64_t end) {
       gemm(end - begin, V, width, 1, {x_slice.data() + begin * width, width}, {W_U.data(), V}, 0, l + begin * V, V);
       double part = 0;
       for (int64_t i = begin; i < end; ++i) {
