@@ -58,7 +58,7 @@ void six_words(Run& run) {
   const double worst = std::max({max_abs_diff(scores, published_scores), max_abs_diff(weights, published_weights),
                                  max_abs_diff(contexts, published_contexts), max_abs_diff(sum_norm, published_sum_norm)});
   run.add({.id = "S4", .claim = "every number of the tutorial, and the tables that it does not print", .kind = "identity",
-           .metric = "largest difference, 96 numbers", .value = worst, .op = "<=", .threshold = 5.1e-5, .controls = {},
+           .metric = "largest difference, 96 numbers", .value = worst, .op = "<=", .threshold = 5.1e-5,
            .reported = "four decimals", .source = tutorial});
 
   const auto most_attended = [](const Tensor& table) {  // for every row, the column of its maximum
@@ -107,9 +107,9 @@ void what_is_missing(Run& run) {
     for (int64_t j = i + 1; j < 6; ++j) future = std::max(future, double(std::abs(masked.at({i, j}))));
   }
   run.add({.id = "S1", .claim = "rows of a pattern sum to 1", .kind = "identity", .metric = "largest |row sum - 1|", .value = off, .op = "<=",
-           .threshold = 1e-6, .controls = {}, .reported = "", .source = "scaled dot-product attention"});
+           .threshold = 1e-6, .source = "scaled dot-product attention"});
   run.add({.id = "S1", .claim = "what is masked has weight exactly 0", .kind = "identity", .metric = "largest weight on the future", .value = future,
-           .op = "<=", .threshold = 0, .controls = {{"without mask", double(softmax(scores).at({0, 1}))}}, .reported = "", .source = "scaled dot-product attention"});
+           .op = "<=", .threshold = 0, .controls = {{"without mask", double(softmax(scores).at({0, 1}))}}, .source = "scaled dot-product attention"});
 
   run.say("\n7. Without the factor 1/sqrt(d_k), q.k of unit-variance vectors has variance d_k, and softmax sees one word only:\n"
           "   d_k    variance of q.k / d_k    entropy of the weights over 64 words, with and without the factor (ln 64 = 4.16)");
@@ -127,7 +127,7 @@ void what_is_missing(Run& run) {
     worst = std::max(worst, std::abs(ratio - 1));
   }
   run.add({.id = "S1", .claim = "q.k has variance d_k, which is why scores are divided by sqrt(d_k)", .kind = "planted",
-           .metric = "largest |var(q.k) / d_k - 1|, d_k = 10, 64, 512", .value = worst, .op = "<=", .threshold = 0.05, .controls = {}, .reported = "d_k",
+           .metric = "largest |var(q.k) / d_k - 1|, d_k = 10, 64, 512", .value = worst, .op = "<=", .threshold = 0.05, .reported = "d_k",
            .source = "scaled dot-product attention"});
 
   const Tensor W_Q = random_normal({3, 3}, 1, rng), W_K = random_normal({3, 3}, 1, rng);
@@ -135,7 +135,7 @@ void what_is_missing(Run& run) {
   const auto asymmetry = [](const Tensor& s) { return max_abs_diff(s, s.transpose()); };
   run.say("\n8. X X^T has nothing to learn, and is symmetric: if a looks at b, b looks at a as much. Weights W_Q and W_K end both.");
   run.add({.id = "S1", .claim = "queries and keys of their own make attention directed", .kind = "identity", .metric = "largest |S_ij - S_ji| with W_Q, W_K",
-           .value = asymmetry(learned), .op = ">=", .threshold = 0.01, .controls = {{"without weights", asymmetry(scores)}}, .reported = "", .source = "scaled dot-product attention"});
+           .value = asymmetry(learned), .op = ">=", .threshold = 0.01, .controls = {{"without weights", asymmetry(scores)}}, .source = "scaled dot-product attention"});
 }
 
 }  // namespace

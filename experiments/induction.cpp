@@ -70,7 +70,7 @@ void phase_change(Run& run, const Curve& two, const Curve& one, const Settings& 
   run.add({.id = "I5", .claim = "the two measures go hand in hand through training", .kind = "empirical",
            .metric = "Spearman(ICL score, prefix matching) over snapshots", .value = rank_correlation(two, "icl_score", "prefix_matching"),
            .op = "<=", .threshold = -0.9, .controls = {{"one layer", rank_correlation(one, "icl_score", "prefix_matching")}},
-           .reported = "", .source = source});
+           .source = source});
 }
 
 void accuracy_gap(Run& run, const Models& m, const Data& data) {
@@ -110,7 +110,7 @@ void heads(Run& run, const Models& m, const Settings& s) {
            .controls = {{"one layer, best", one}, {"untrained, best", untrained}},
            .reported = ".94 (pattern head), .75, .85 (13B parameters, 25 tokens x 4 and a start token)", .source = "Olsson et al. 2022"});
   run.add({.id = "I2", .claim = "and not the earlier copy of the token itself", .kind = "empirical", .metric = "duplicate-token score of that head, worst",
-           .value = duplicate, .op = "<=", .threshold = 0.2, .controls = {}, .reported = "", .source = "negative control"});
+           .value = duplicate, .op = "<=", .threshold = 0.2, .source = "negative control"});
 
   Rng rng(run.seed(), Stream::analysis);
   const Tokens tokens = next_token_batch(s.task.sample(64, rng)).inputs;
@@ -123,10 +123,67 @@ void heads(Run& run, const Models& m, const Settings& s) {
            .value = best(scores.previous[0]), .op = ">=", .threshold = 0.6, .controls = {{"untrained", best(random.previous[0])}, {"best of layer 1", best(scores.previous[1])}},
            .reported = "mostly the previous token, less the present one and two back", .source = "Elhage et al. 2021"});
   run.add({.id = "T8", .claim = "a head of layer 1 is an induction head", .kind = "empirical", .metric = "prefix matching, best head of layer 1",
-           .value = best(scores.prefix[1]), .op = ">=", .threshold = 0.6, .controls = {{"untrained", best(random.prefix[1])}}, .reported = "", .source = "Elhage et al. 2021"});
+           .value = best(scores.prefix[1]), .op = ">=", .threshold = 0.6, .controls = {{"untrained", best(random.prefix[1])}}, .source = "Elhage et al. 2021"});
   run.add({.id = "I12", .claim = "induction heads form in the last layer", .kind = "empirical", .metric = "prefix matching, best of layer 1 minus best of layer 0",
            .value = best(scores.prefix[1]) - best(scores.prefix[0]), .op = ">=", .threshold = 0.3, .controls = {{"best of layer 0", best(scores.prefix[0])}},
            .reported = "last layer in small attention-only models", .source = "Olsson et al. 2022"});
+}
+
+// I10: on the first copy nobody can beat the best predictor that knows the recipe (a lower loss would be a leak of the future);
+// on later copies the next token is certain, and the two-layer model knows.
+void loss_by_position(Run& run, const Models& m, const Settings& s) {
+  Rng rng(run.seed(), Stream::analysis, 1);
+  const Tokens sequences = s.task.sample(512, rng);
+  const Batch batch = next_token_batch(sequences);
+  const std::vector<double> bayes = s.task.bayes_loss(sequences);
+  const auto source = induction_sources(batch.inputs);
+  const auto mean_where = [&](const std::vector<double>& loss, bool repeated) {
+    double sum = 0, n = 0;
+    for (size_t i = 0; i < loss.size(); ++i)
+      if ((source[i] >= 0) == repeated) sum += loss[i], ++n;
+    return sum / n;
+  };
+  const Predictions two = predict(m.two, batch), one = predict(m.one, batch);
+  std::string line = "loss by position, two layers / one layer / best possible:";
+  for (int64_t t : {0, 4, 8, 16, 24, 32, 40, 48, 56, 63}) {
+    const Predictions best{two.B, two.T, {}, bayes};
+    line += fmt::format("\n  {:>2}   {:.2f}   {:.2f}   {:.2f}", t, two.mean_loss_at(t), one.mean_loss_at(t), best.mean_loss_at(t));
+  }
+  run.say(line);
+  const double first = mean_where(two.loss, false), best = mean_where(bayes, false);
+  run.add({.id = "I10", .claim = "the first copy is not predicted better than is possible (no leak)", .kind = "identity",
+           .metric = "loss above the best possible, first copy, nats", .value = first - best, .op = ">=", .threshold = -0.03,
+           .controls = {{"loss", first}, {"best possible", best}, {"ln V", std::log(double(s.task.V))}}, .source = "control"});
+  run.add({.id = "I10", .claim = "later copies are predicted almost surely", .kind = "empirical", .metric = "loss on later copies, two layers, nats",
+           .value = mean_where(two.loss, true), .op = "<=", .threshold = 0.1, .controls = {{"one layer", mean_where(one.loss, true)}},
+           .source = "Olsson et al. 2022"});
+}
+
+// I13: replace the token that followed last time by another one: the prediction must follow.
+void swap_test(Run& run, const Models& m, const Settings& s) {
+  Rng rng(run.seed(), Stream::analysis, 2);
+  Tokens x = next_token_batch(s.task.sample(512, rng)).inputs;
+  const auto source = induction_sources(x);
+  std::vector<std::pair<size_t, int32_t>> expected;  // position, new token
+  for (int64_t b = 0; b < x.B; ++b) {
+    const int64_t t = x.T / 2 + rng.below(x.T / 2), i = b * x.T + t;
+    if (source[size_t(i)] < 0 || source[size_t(i)] >= t) continue;
+    int32_t token;  // one that does not occur, so that nothing else in the sequence speaks for it
+    do token = int32_t(rng.below(s.task.V));
+    while (std::find(x.ids.begin() + b * x.T, x.ids.begin() + (b + 1) * x.T, token) != x.ids.begin() + (b + 1) * x.T);
+    x(b, source[size_t(i)]) = token;
+    expected.emplace_back(size_t(i), token);
+  }
+  const auto follows = [&](const Transformer& model) {
+    const Predictions p = predict(model, {x, x});
+    return double(std::ranges::count_if(expected, [&](const auto& e) { return p.best[e.first] == e.second; })) / double(expected.size());
+  };
+  const double one = follows(m.one);
+  run.add({.id = "I13", .claim = "swap what followed last time, and the prediction follows", .kind = "empirical", .metric = "follow rate, two layers",
+           .value = follows(m.two), .op = ">=", .threshold = 0.9, .controls = {{"one layer", one}, {"untrained", follows(m.untrained)}},
+           .reported = ".91 (V = 20, T = 64)", .source = "replication with K = 20"});
+  run.add({.id = "I13", .claim = "with one layer it does not", .kind = "empirical", .metric = "follow rate, one layer", .value = one, .op = "<=", .threshold = 0.2,
+           .source = "replication with K = 20"});
 }
 
 }  // namespace
@@ -151,5 +208,7 @@ int main(int argc, char** argv) {
     phase_change(run, two, one, s);
     accuracy_gap(run, m, data);
     heads(run, m, s);
+    loss_by_position(run, m, s);
+    swap_test(run, m, s);
   });
 }

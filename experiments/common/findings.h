@@ -16,9 +16,9 @@ struct Finding {
   double value = 0;
   std::string op;                          // ">=" or "<="
   double threshold = 0;
-  std::map<std::string, double> controls;  // the same metric where it should not show
-  std::string reported;                    // what the source reports, with its setting
-  std::string source;
+  std::map<std::string, double> controls = {};  // the same metric where it should not show
+  std::string reported = {};               // what the source reports, with its setting
+  std::string source = {};
 
   bool holds() const;                      // NaN never does
 };
