@@ -1,8 +1,10 @@
 // Question   Does a two-layer attention-only model form induction heads, suddenly, and does one layer not?
 // Model      2 layers of 4 heads, d_model 64, no MLP, biases or LayerNorm; positions reach queries and keys only.
-// Task       A segment of distinct tokens repeats, with random length and offset, so that position predicts nothing and only
+// Task       A segment of distinct tokens repeats, with random length and offset, so that position predicts nothing and
+// only
 //            [A][B] ... [A] -> [B] does (experiments/common/tasks.h).
-// Controls   The same number of parameters in one layer; no layer; the untrained model; and one layer on the fixed-offset
+// Controls   The same number of parameters in one layer; no layer; the untrained model; and one layer on the
+// fixed-offset
 //            version of the task, which it does solve: the gap is about induction, not about what one layer can learn.
 // Sources    Elhage et al. 2021 (framework), Olsson et al. 2022 (induction heads).
 #include <fmt/core.h>
@@ -17,11 +19,11 @@ using namespace clearhead;
 namespace {
 
 struct Settings {
-  RepeatedSegment task;    // V = 64, T = 64, segments of 8 to 32 tokens
-  int64_t d_model = 64;    // width of the residual stream
-  int64_t n_heads = 4;     // per layer; one-layer controls have twice as many, for the same number of parameters
-  int64_t batch = 32;      // sequences per step
-  double lr = 6e-3;        // AdamW, 100 steps of warm-up, then constant
+  RepeatedSegment task;  // V = 64, T = 64, segments of 8 to 32 tokens
+  int64_t d_model = 64;  // width of the residual stream
+  int64_t n_heads = 4;   // per layer; one-layer controls have twice as many, for the same number of parameters
+  int64_t batch = 32;    // sequences per step
+  double lr = 6e-3;      // AdamW, 100 steps of warm-up, then constant
 };
 
 struct Models {
@@ -43,172 +45,177 @@ struct Data {
 
 Data make_data(const Settings& s, const RepeatedSegment& fixed, uint64_t seed) {
   Rng rng(seed, Stream::eval);
-  return {next_token_batch(s.task.sample(256, rng)), next_token_batch(s.task.sample(32, rng)), next_token_batch(fixed.sample(256, rng)),
-          repeated_random(8, s.task.T / 3, 3, s.task.V, rng)};
+  return {next_token_batch(s.task.sample(256, rng)), next_token_batch(s.task.sample(32, rng)),
+          next_token_batch(fixed.sample(256, rng)), repeated_random(8, s.task.T / 3, 3, s.task.V, rng)};
 }
 
-Curve fit(Run& run, const std::string& label, Transformer& model, const Settings& s, const RepeatedSegment& task, int64_t steps,
-          const Data& data) {
+Curve fit(Run& run, const std::string& label, Transformer& model, const Settings& s, const RepeatedSegment& task,
+          int64_t steps, const Data& data) {
   const TrainOptions options{.steps = steps, .lr = s.lr, .log_every = 10};
-  return train(run, label, model, [&](Rng& rng) { return next_token_batch(task.sample(s.batch, rng)); }, options,
-               [&](const Transformer& m) -> nlohmann::json {
-                 const Predictions p = predict(m, data.watched);
-                 return {{"accuracy", induction_accuracy(p, data.watched)}, {"icl_score", icl_score(p)},
-                         {"prefix_matching", best(head_scores(m, data.probe).prefix)}};
-               });
+  return train(
+      run, label, model, [&](Rng& rng) { return next_token_batch(task.sample(s.batch, rng)); }, options,
+      [&](const Transformer& m) -> nlohmann::json {
+        const Predictions p = predict(m, data.watched);
+        return {{"accuracy", induction_accuracy(p, data.watched)},
+                {"icl_score", icl_score(p)},
+                {"prefix_matching", best(head_scores(m, data.probe).prefix)}};
+      });
 }
 
 void phase_change(Run& run, const Curve& two, const Curve& one, const Settings& s) {
   const Rise accuracy = rise(two, "accuracy"), prefix = rise(two, "prefix_matching"), icl = rise(two, "icl_score");
-  run.say(fmt::format("two layers: accuracy is halfway at step {:.0f} ({:.2f} M tokens), and goes from 10 to 90 % in {:.0f} steps",
-                      accuracy.t50, accuracy.t50 * double(s.batch * s.task.T) / 1e6, accuracy.t90 - accuracy.t10));
+  run.say(fmt::format(
+      "two layers: accuracy is halfway at step {:.0f} ({:.2f} M tokens), and goes from 10 to 90 % in {:.0f} steps",
+      accuracy.t50, accuracy.t50 * double(s.batch * s.task.T) / 1e6, accuracy.t90 - accuracy.t10));
   const std::string source = "Olsson et al. 2022";
-  run.add({.id = "I5", .claim = "in-context learning and prefix matching appear together", .kind = "empirical",
-           .metric = "|t50(ICL score) - t50(prefix matching)| / t50", .value = std::abs(icl.t50 - prefix.t50) / icl.t50, .op = "<=",
-           .threshold = 0.1, .controls = {{"t50 ICL", icl.t50}, {"t50 prefix", prefix.t50}, {"10-90 % width, accuracy", accuracy.t90 - accuracy.t10}},
-           .reported = "same window, 2.5e9 to 5e9 tokens of text (1 to 6 layers, d = 768)", .source = source});
-  run.add({.id = "I5", .claim = "the two measures go hand in hand through training", .kind = "empirical",
-           .metric = "Spearman(ICL score, prefix matching) over snapshots", .value = rank_correlation(two, "icl_score", "prefix_matching"),
-           .op = "<=", .threshold = -0.9, .controls = {{"one layer", rank_correlation(one, "icl_score", "prefix_matching")}},
-           .source = source});
+  run.finding(
+      empirical, "I5", "in-context learning and prefix matching appear together",
+      "|t50(ICL score) - t50(prefix matching)| / t50", std::abs(icl.t50 - prefix.t50) / icl.t50, at_most(0.1), source,
+      {{"t50 ICL", icl.t50}, {"t50 prefix", prefix.t50}, {"10-90 % width, accuracy", accuracy.t90 - accuracy.t10}},
+      "same window, 2.5e9 to 5e9 tokens of text (1 to 6 layers, d = 768)");
+  run.finding(empirical, "I5", "the two measures go hand in hand through training",
+              "Spearman(ICL score, prefix matching) over snapshots",
+              rank_correlation(two, "icl_score", "prefix_matching"), at_most(-0.9), source,
+              {{"one layer", rank_correlation(one, "icl_score", "prefix_matching")}});
 }
 
 void accuracy_gap(Run& run, const Models& m, const Data& data) {
-  const auto accuracy = [](const Transformer& model, const Batch& b) { return induction_accuracy(predict(model, b), b); };
+  const auto accuracy = [](const Transformer& model, const Batch& b) {
+    return induction_accuracy(predict(model, b), b);
+  };
   const double floor = order_blind_accuracy(data.eval), one = accuracy(m.one, data.eval);
-  run.add({.id = "I6", .claim = "two layers copy what followed last time", .kind = "empirical", .metric = "accuracy at repeated tokens, two layers",
-           .value = accuracy(m.two, data.eval), .op = ">=", .threshold = 0.95,
-           .controls = {{"one layer", one}, {"no layer", accuracy(m.zero, data.eval)}, {"untrained", accuracy(m.untrained, data.eval)},
-                        {"order-blind", floor}},
-           .reported = ".937 to .994 (V = 20, T = 64, width 24 to 96, 1,500 steps of 256)", .source = "replication with K = 20"});
-  run.add({.id = "I6", .claim = "one layer of as many parameters does not", .kind = "empirical",
-           .metric = "accuracy of one layer above the best order-blind guess", .value = one - floor, .op = "<=", .threshold = 0.1,
-           .controls = {{"one layer", one}, {"order-blind", floor}}, .reported = ".164 to .180, unigram floor .142 (same setting)",
-           .source = "replication with K = 20"});
-  run.add({.id = "I6", .claim = "at a fixed offset one layer suffices (so do not test there)", .kind = "empirical",
-           .metric = "accuracy of one layer on the fixed-offset task", .value = accuracy(m.one_fixed, data.fixed), .op = ">=",
-           .threshold = 0.95, .controls = {{"same model, random offsets", accuracy(m.one_fixed, data.eval)}},
-           .reported = "1.000 at widths 16, 32, 64", .source = "replication with K = 20"});
+  run.finding(empirical, "I6", "two layers copy what followed last time", "accuracy at repeated tokens, two layers",
+              accuracy(m.two, data.eval), at_least(0.95), "replication with K = 20",
+              {{"one layer", one},
+               {"no layer", accuracy(m.zero, data.eval)},
+               {"untrained", accuracy(m.untrained, data.eval)},
+               {"order-blind", floor}},
+              ".937 to .994 (V = 20, T = 64, width 24 to 96, 1,500 steps of 256)");
+  run.finding(empirical, "I6", "one layer of as many parameters does not",
+              "accuracy of one layer above the best order-blind guess", one - floor, at_most(0.1),
+              "replication with K = 20", {{"one layer", one}, {"order-blind", floor}},
+              ".164 to .180, unigram floor .142 (same setting)");
+  run.finding(empirical, "I6", "at a fixed offset one layer suffices (so do not test there)",
+              "accuracy of one layer on the fixed-offset task", accuracy(m.one_fixed, data.fixed), at_least(0.95),
+              "replication with K = 20", {{"same model, random offsets", accuracy(m.one_fixed, data.eval)}},
+              "1.000 at widths 16, 32, 64");
 }
 
 void heads(Run& run, const Models& m, const Settings& s) {
   double worst = 1, one = 0, untrained = 0, duplicate = 0;
-  for (const auto& [length, repeats] : {std::pair<int64_t, int64_t>{8, 4}, {8, 8}, {12, 3}, {12, 5}, {16, 4}, {25, 2}, {32, 2}}) {
+  for (const auto& [length, repeats] :
+       {std::pair<int64_t, int64_t>{8, 4}, {8, 8}, {12, 3}, {12, 5}, {16, 4}, {25, 2}, {32, 2}}) {
     Rng rng(run.seed(), Stream::analysis, uint64_t(length * 100 + repeats));
     const Tokens tokens = repeated_random(16, length, repeats, s.task.V, rng);
     const HeadScores two = head_scores(m.two, tokens);
     const auto h = size_t(std::ranges::max_element(two.prefix[1]) - two.prefix[1].begin());
-    run.say(fmt::format("random tokens, {:>2} x {}: prefix matching L1H{} {:.3f}, its duplicate-token score {:.3f}", length, repeats, h,
-                        two.prefix[1][h], two.duplicate[1][h]));
+    run.say(fmt::format("random tokens, {:>2} x {}: prefix matching L1H{} {:.3f}, its duplicate-token score {:.3f}",
+                        length, repeats, h, two.prefix[1][h], two.duplicate[1][h]));
     worst = std::min(worst, two.prefix[1][h]);
     duplicate = std::max(duplicate, two.duplicate[1][h]);
     one = std::max(one, best(head_scores(m.one, tokens).prefix));
     untrained = std::max(untrained, best(head_scores(m.untrained, tokens).prefix));
   }
-  run.add({.id = "I2", .claim = "a head finds the token that followed last time, on random tokens, at any period", .kind = "empirical",
-           .metric = "prefix matching, worst of 7 lengths and repeat counts", .value = worst, .op = ">=", .threshold = 0.6,
-           .controls = {{"one layer, best", one}, {"untrained, best", untrained}},
-           .reported = ".94 (pattern head), .75, .85 (13B parameters, 25 tokens x 4 and a start token)", .source = "Olsson et al. 2022"});
-  run.add({.id = "I2", .claim = "and not the earlier copy of the token itself", .kind = "empirical", .metric = "duplicate-token score of that head, worst",
-           .value = duplicate, .op = "<=", .threshold = 0.2, .source = "negative control"});
+  run.finding(empirical, "I2", "a head finds the token that followed last time, on random tokens, at any period",
+              "prefix matching, worst of 7 lengths and repeat counts", worst, at_least(0.6), "Olsson et al. 2022",
+              {{"one layer, best", one}, {"untrained, best", untrained}},
+              ".94 (pattern head), .75, .85 (13B parameters, 25 tokens x 4 and a start token)");
+  run.finding(empirical, "I2", "and not the earlier copy of the token itself",
+              "duplicate-token score of that head, worst", duplicate, at_most(0.2), "negative control");
 
   Rng rng(run.seed(), Stream::analysis);
   const Tokens tokens = next_token_batch(s.task.sample(64, rng)).inputs;
   const HeadScores scores = head_scores(m.two, tokens), random = head_scores(m.untrained, tokens);
   for (size_t l = 0; l < 2; ++l)
     for (size_t h = 0; h < scores.prefix[l].size(); ++h)
-      run.say(fmt::format("L{}H{}   previous token {:.3f}   duplicate token {:.3f}   prefix matching {:.3f}", l, h, scores.previous[l][h],
-                          scores.duplicate[l][h], scores.prefix[l][h]));
-  run.add({.id = "T8", .claim = "a head of layer 0 attends to the previous token", .kind = "empirical", .metric = "previous-token score, best head of layer 0",
-           .value = best(scores.previous[0]), .op = ">=", .threshold = 0.6, .controls = {{"untrained", best(random.previous[0])}, {"best of layer 1", best(scores.previous[1])}},
-           .reported = "mostly the previous token, less the present one and two back", .source = "Elhage et al. 2021"});
-  run.add({.id = "T8", .claim = "a head of layer 1 is an induction head", .kind = "empirical", .metric = "prefix matching, best head of layer 1",
-           .value = best(scores.prefix[1]), .op = ">=", .threshold = 0.6, .controls = {{"untrained", best(random.prefix[1])}}, .source = "Elhage et al. 2021"});
-  run.add({.id = "I12", .claim = "induction heads form in the last layer", .kind = "empirical", .metric = "prefix matching, best of layer 1 minus best of layer 0",
-           .value = best(scores.prefix[1]) - best(scores.prefix[0]), .op = ">=", .threshold = 0.3, .controls = {{"best of layer 0", best(scores.prefix[0])}},
-           .reported = "last layer in small attention-only models", .source = "Olsson et al. 2022"});
+      run.say(fmt::format("L{}H{}   previous token {:.3f}   duplicate token {:.3f}   prefix matching {:.3f}", l, h,
+                          scores.previous[l][h], scores.duplicate[l][h], scores.prefix[l][h]));
+  run.finding(empirical, "T8", "a head of layer 0 attends to the previous token",
+              "previous-token score, best head of layer 0", best(scores.previous[0]), at_least(0.6),
+              "Elhage et al. 2021",
+              {{"untrained", best(random.previous[0])}, {"best of layer 1", best(scores.previous[1])}},
+              "mostly the previous token, less the present one and two back");
+  run.finding(empirical, "T8", "a head of layer 1 is an induction head", "prefix matching, best head of layer 1",
+              best(scores.prefix[1]), at_least(0.6), "Elhage et al. 2021", {{"untrained", best(random.prefix[1])}});
+  run.finding(empirical, "I12", "induction heads form in the last layer",
+              "prefix matching, best of layer 1 minus best of layer 0", best(scores.prefix[1]) - best(scores.prefix[0]),
+              at_least(0.3), "Olsson et al. 2022", {{"best of layer 0", best(scores.prefix[0])}},
+              "last layer in small attention-only models");
 }
 
-// I10: on the first copy nobody can beat the best predictor that knows the recipe (a lower loss would be a leak of the future);
-// on later copies the next token is certain, and the two-layer model knows.
+// I10: on the first copy nobody can beat the best predictor that knows the recipe (a lower loss would be a leak of the
+// future); on later copies the next token is certain, and the two-layer model knows.
 void loss_by_position(Run& run, const Models& m, const Settings& s) {
   Rng rng(run.seed(), Stream::analysis, 1);
   const Tokens sequences = s.task.sample(512, rng);
   const Batch batch = next_token_batch(sequences);
   const std::vector<double> bayes = s.task.bayes_loss(sequences);
-  const auto source = induction_sources(batch.inputs);
-  const auto mean_where = [&](const std::vector<double>& loss, bool repeated) {
-    double sum = 0, n = 0;
-    for (size_t i = 0; i < loss.size(); ++i)
-      if ((source[i] >= 0) == repeated) sum += loss[i], ++n;
-    return sum / n;
-  };
   const Predictions two = predict(m.two, batch), one = predict(m.one, batch);
   std::string line = "loss by position, two layers / one layer / best possible:";
   for (int64_t t : {0, 4, 8, 16, 24, 32, 40, 48, 56, 63}) {
     const Predictions best{two.B, two.T, {}, bayes};
-    line += fmt::format("\n  {:>2}   {:.2f}   {:.2f}   {:.2f}", t, two.mean_loss_at(t), one.mean_loss_at(t), best.mean_loss_at(t));
+    line += fmt::format("\n  {:>2}   {:.2f}   {:.2f}   {:.2f}", t, two.mean_loss_at(t), one.mean_loss_at(t),
+                        best.mean_loss_at(t));
   }
   run.say(line);
-  const double first = mean_where(two.loss, false), best = mean_where(bayes, false);
-  run.add({.id = "I10", .claim = "the first copy is not predicted better than is possible (no leak)", .kind = "identity",
-           .metric = "loss above the best possible, first copy, nats", .value = first - best, .op = ">=", .threshold = -0.03,
-           .controls = {{"loss", first}, {"best possible", best}, {"ln V", std::log(double(s.task.V))}}, .source = "control"});
-  run.add({.id = "I10", .claim = "later copies are predicted almost surely", .kind = "empirical", .metric = "loss on later copies, two layers, nats",
-           .value = mean_where(two.loss, true), .op = "<=", .threshold = 0.1, .controls = {{"one layer", mean_where(one.loss, true)}},
-           .source = "Olsson et al. 2022"});
+  const double first = mean_loss_where(two.loss, batch.inputs, false),
+               best = mean_loss_where(bayes, batch.inputs, false);
+  run.finding(identity, "I10", "the first copy is not predicted better than is possible (no leak)",
+              "loss above the best possible, first copy, nats", first - best, at_least(-0.03), "control",
+              {{"loss", first}, {"best possible", best}, {"ln V", std::log(double(s.task.V))}});
+  run.finding(empirical, "I10", "later copies are predicted almost surely", "loss on later copies, two layers, nats",
+              mean_loss_where(two.loss, batch.inputs, true), at_most(0.1), "Olsson et al. 2022",
+              {{"one layer", mean_loss_where(one.loss, batch.inputs, true)}});
 }
 
-// I13: replace the token that followed last time by another one: the prediction must follow.
+// I13: replace what followed last time (tasks.h), and the prediction must follow.
 void swap_test(Run& run, const Models& m, const Settings& s) {
   Rng rng(run.seed(), Stream::analysis, 2);
-  Tokens x = next_token_batch(s.task.sample(512, rng)).inputs;
-  const auto source = induction_sources(x);
-  std::vector<std::pair<size_t, int32_t>> expected;  // position, new token
-  for (int64_t b = 0; b < x.B; ++b) {
-    const int64_t t = x.T / 2 + rng.below(x.T / 2), i = b * x.T + t;
-    if (source[size_t(i)] < 0 || source[size_t(i)] >= t) continue;
-    int32_t token;  // one that does not occur, so that nothing else in the sequence speaks for it
-    do token = int32_t(rng.below(s.task.V));
-    while (std::find(x.ids.begin() + b * x.T, x.ids.begin() + (b + 1) * x.T, token) != x.ids.begin() + (b + 1) * x.T);
-    x(b, source[size_t(i)]) = token;
-    expected.emplace_back(size_t(i), token);
-  }
-  const auto follows = [&](const Transformer& model) {
-    const Predictions p = predict(model, {x, x});
-    return double(std::ranges::count_if(expected, [&](const auto& e) { return p.best[e.first] == e.second; })) / double(expected.size());
-  };
-  const double one = follows(m.one);
-  run.add({.id = "I13", .claim = "swap what followed last time, and the prediction follows", .kind = "empirical", .metric = "follow rate, two layers",
-           .value = follows(m.two), .op = ">=", .threshold = 0.9, .controls = {{"one layer", one}, {"untrained", follows(m.untrained)}},
-           .reported = ".91 (V = 20, T = 64)", .source = "replication with K = 20"});
-  run.add({.id = "I13", .claim = "with one layer it does not", .kind = "empirical", .metric = "follow rate, one layer", .value = one, .op = "<=", .threshold = 0.2,
-           .source = "replication with K = 20"});
+  const Swapped swapped = swap_sources(next_token_batch(s.task.sample(512, rng)).inputs, s.task.V, rng);
+  const double two = follow_rate(m.two, swapped), one = follow_rate(m.one, swapped);
+  run.finding(empirical, "I13", "swap what followed last time, and the prediction follows", "follow rate, two layers",
+              two, at_least(0.9), "replication with K = 20",
+              {{"one layer", one}, {"untrained", follow_rate(m.untrained, swapped)}}, ".91 (V = 20, T = 64)");
+  run.finding(empirical, "I13", "with one layer it does not", "follow rate, one layer", one, at_most(0.2),
+              "replication with K = 20", {{"two layers", two}});
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const Settings s;
-  return run_experiment(argc, argv, {.name = "induction", .question = "Does a two-layer attention-only model form induction heads, and does one layer not?",
-                                     .steps = 1500, .quick_steps = 300}, nullptr, [&](Run& run) {
-    run.config = {{"V", s.task.V}, {"T", s.task.T}, {"shortest", s.task.shortest}, {"longest", s.task.longest}, {"d_model", s.d_model},
-                  {"n_heads", s.n_heads}, {"batch", s.batch}, {"lr", s.lr}, {"steps", run.options().steps}};
-    run.begin();
-    RepeatedSegment fixed = s.task;
-    fixed.fixed = true;
-    const Data data = make_data(s, fixed, run.seed());
-    const auto fresh = [&](int64_t layers) { return Transformer(model_config(s, layers), run.seed()); };
-    Models m{fresh(2), fresh(1), fresh(0), fresh(2), fresh(1)};
-    const int64_t steps = run.options().steps;
-    const Curve two = fit(run, "two_layers", m.two, s, s.task, steps, data), one = fit(run, "one_layer", m.one, s, s.task, steps, data);
-    fit(run, "zero_layers", m.zero, s, s.task, std::max<int64_t>(1, steps / 4), data);
-    fit(run, "one_layer_fixed", m.one_fixed, s, fixed, std::max<int64_t>(1, steps / 2), data);
-    save_model(run.path("model.safetensors"), m.two);
-    phase_change(run, two, one, s);
-    accuracy_gap(run, m, data);
-    heads(run, m, s);
-    loss_by_position(run, m, s);
-    swap_test(run, m, s);
-  });
+  return run_experiment(
+      argc, argv,
+      {.name = "induction",
+       .question = "Does a two-layer attention-only model form induction heads, and does one layer not?",
+       .steps = 1500,
+       .quick_steps = 300},
+      nullptr, [&](Run& run) {
+        run.config = {{"V", s.task.V},
+                      {"T", s.task.T},
+                      {"shortest", s.task.shortest},
+                      {"longest", s.task.longest},
+                      {"d_model", s.d_model},
+                      {"n_heads", s.n_heads},
+                      {"batch", s.batch},
+                      {"lr", s.lr},
+                      {"steps", run.options().steps}};
+        run.begin();
+        RepeatedSegment fixed = s.task;
+        fixed.fixed = true;
+        const Data data = make_data(s, fixed, run.seed());
+        const auto fresh = [&](int64_t layers) { return Transformer(model_config(s, layers), run.seed()); };
+        Models m{fresh(2), fresh(1), fresh(0), fresh(2), fresh(1)};
+        const int64_t steps = run.options().steps;
+        const Curve two = fit(run, "two_layers", m.two, s, s.task, steps, data),
+                    one = fit(run, "one_layer", m.one, s, s.task, steps, data);
+        fit(run, "zero_layers", m.zero, s, s.task, std::max<int64_t>(1, steps / 4), data);
+        fit(run, "one_layer_fixed", m.one_fixed, s, fixed, std::max<int64_t>(1, steps / 2), data);
+        save_model(run.path("model.safetensors"), m.two);
+        phase_change(run, two, one, s);
+        accuracy_gap(run, m, data);
+        heads(run, m, s);
+        loss_by_position(run, m, s);
+        swap_test(run, m, s);
+      });
 }

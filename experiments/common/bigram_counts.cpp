@@ -85,7 +85,8 @@ double BigramCounts::correlation(const Tensor& W_E, const Tensor& W_U) const {
   return r.value();
 }
 
-void CentredCorrelation::add(const std::vector<double>& weight, const std::vector<double>& x, const std::vector<double>& y) {
+void CentredCorrelation::add(const std::vector<double>& weight, const std::vector<double>& x,
+                             const std::vector<double>& y) {
   double total = 0, mx = 0, my = 0;
   for (size_t i = 0; i < x.size(); ++i) total += weight[i], mx += weight[i] * x[i], my += weight[i] * y[i];
   for (size_t i = 0; i < x.size(); ++i) {
@@ -96,7 +97,8 @@ void CentredCorrelation::add(const std::vector<double>& weight, const std::vecto
 
 double CentredCorrelation::value() const { return xy_ / std::sqrt(xx_ * yy_); }
 
-std::string successors_table(const Tokenizer& tokenizer, const BigramCounts& counts, const Tensor& W_E, const Tensor& W_U) {
+std::string successors_table(const Tokenizer& tokenizer, const BigramCounts& counts, const Tensor& W_E,
+                             const Tensor& W_U) {
   std::vector<int64_t> by_frequency(size_t(counts.vocab()), 0);
   std::iota(by_frequency.begin(), by_frequency.end(), 0);
   std::ranges::stable_sort(by_frequency, std::greater{}, [&](int64_t i) { return counts.count(i); });
@@ -113,7 +115,8 @@ std::string successors_table(const Tokenizer& tokenizer, const BigramCounts& cou
     const int64_t i = by_frequency[rank];
     if (counts.count(i) == 0) break;
     const Tensor logits = matmul(W_E.narrow(0, i, 1), W_U).select(0, 0);
-    text += fmt::format("  {:<14} {}\n  {:<14} {}\n", tokenizer.piece(int32_t(i)), top([&](int64_t j) { return double(logits.data()[j]); }), "",
+    text += fmt::format("  {:<14} {}\n  {:<14} {}\n", tokenizer.piece(int32_t(i)),
+                        top([&](int64_t j) { return double(logits.data()[j]); }), "",
                         top([&](int64_t j) { return double(counts.count(i, j)); }));
   }
   return text;

@@ -20,14 +20,14 @@ class BigramCounts {
 
   // H(next | last) of these counts, in nats: the training loss of the best possible bigram table.
   double conditional_entropy() const;
-  // Mean loss over the pairs of another text: of single-token frequencies with one added count; and of bigram frequencies
-  // with absolute discounting, d = 0.75:  p(j | i) = max(n_ij - d, 0) / n_i + d * kinds_i / n_i * p(j).
+  // Mean loss over the pairs of another text: of single-token frequencies with one added count; and of bigram
+  // frequencies with absolute discounting, d = 0.75:  p(j | i) = max(n_ij - d, 0) / n_i + d * kinds_i / n_i * p(j).
   double unigram_loss(const BigramCounts& text) const;
   double bigram_loss(const BigramCounts& text) const;
   // The loss of the zero-layer model on the pairs of this text, exact, without ever forming the V x V table at once.
   double loss_of(const Tensor& W_E, const Tensor& W_U) const;
-  // Correlation of W_E W_U with ln(n_ij / n_i) over the pairs that occur, weighted with their counts and centred for every
-  // `last` (the softmax ignores a constant).
+  // Correlation of W_E W_U with ln(n_ij / n_i) over the pairs that occur, weighted with their counts and centred for
+  // every `last` (the softmax ignores a constant).
   double correlation(const Tensor& W_E, const Tensor& W_U) const;
 
  private:
@@ -49,6 +49,7 @@ class CentredCorrelation {
 };
 
 // For a spread of frequent tokens, the top successors by the weights next to those by the counts.
-std::string successors_table(const Tokenizer& tokenizer, const BigramCounts& counts, const Tensor& W_E, const Tensor& W_U);
+std::string successors_table(const Tokenizer& tokenizer, const BigramCounts& counts, const Tensor& W_E,
+                             const Tensor& W_U);
 
 }  // namespace clearhead

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -13,6 +14,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr std::array kind_names{"identity", "planted", "empirical"};
+
 double number(const Json& j) { return j.is_null() ? std::numeric_limits<double>::quiet_NaN() : j.get<double>(); }
 
 // Four digits that matter, as short as possible: 0.9312, 12.5, 3.1e-07.
@@ -20,24 +23,37 @@ std::string digits(double x) { return fmt::format("{:.4g}", x); }
 
 std::string controls(const Finding& f) {
   std::string text;
-  for (const auto& [what, value] : f.controls) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, digits(value));
+  for (const auto& [what, value] : f.controls)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, digits(value));
   return text;
 }
 
 }  // namespace
 
-bool Finding::holds() const { return op == ">=" ? value >= threshold : op == "<=" && value <= threshold; }
+bool Finding::holds(double v) const {
+  return bound.op == ">=" ? v >= bound.threshold : bound.op == "<=" && v <= bound.threshold;
+}
 
 Json to_json(const Finding& f) {
-  return {{"id", f.id}, {"claim", f.claim}, {"kind", f.kind}, {"metric", f.metric}, {"value", f.value}, {"op", f.op},
-          {"threshold", f.threshold}, {"controls", f.controls}, {"reported", f.reported}, {"source", f.source},
+  return {{"id", f.id},
+          {"claim", f.claim},
+          {"kind", kind_names[f.kind]},
+          {"metric", f.metric},
+          {"value", f.value},
+          {"op", f.bound.op},
+          {"threshold", f.bound.threshold},
+          {"controls", f.controls},
+          {"reported", f.reported},
+          {"source", f.source},
           {"holds", f.holds()}};
 }
 
 Finding finding_from_json(const Json& j) {
-  Finding f{.id = j.at("id"), .claim = j.at("claim"), .kind = j.at("kind"), .metric = j.at("metric"), .value = number(j.at("value")),
-            .op = j.at("op"), .threshold = number(j.at("threshold")), .controls = {}, .reported = j.at("reported"),
-            .source = j.at("source")};
+  const auto kind = std::ranges::find(kind_names, j.at("kind").get<std::string>());
+  require(kind != kind_names.end(), "finding", "unknown kind ", j.at("kind").dump());
+  Finding f{
+      Kind(kind - kind_names.begin()),         j.at("id"), j.at("claim"),    j.at("metric"), number(j.at("value")),
+      {j.at("op"), number(j.at("threshold"))}, {},         j.at("reported"), j.at("source")};
   for (const auto& [what, value] : j.at("controls").items()) f.controls[what] = number(value);
   return f;
 }
@@ -45,29 +61,43 @@ Finding finding_from_json(const Json& j) {
 std::string findings_table(const std::vector<Finding>& findings) {
   std::string text;
   for (const Finding& f : findings) {
-    text += fmt::format("  {}  {:<4} {}\n              {} = {}  (holds if {} {})\n", f.holds() ? "holds   " : "FAILS   ", f.id, f.claim,
-                        f.metric, digits(f.value), f.op, digits(f.threshold));
+    text +=
+        fmt::format("  {}  {:<4} {}\n              {} = {}  (holds if {} {})\n", f.holds() ? "holds   " : "FAILS   ",
+                    f.id, f.claim, f.metric, digits(f.value), f.bound.op, digits(f.bound.threshold));
     if (!f.controls.empty()) text += fmt::format("              controls: {}\n", controls(f));
     if (!f.reported.empty()) text += fmt::format("              reported: {}\n", f.reported);
   }
-  const auto n = std::ranges::count_if(findings, &Finding::holds);
+  const auto n = std::ranges::count_if(findings, [](const Finding& f) { return f.holds(); });
   return text + fmt::format("  {} of {} findings hold\n", n, findings.size());
 }
 
 std::string seeds_table(const std::vector<std::vector<Finding>>& runs) {
-  std::vector<std::pair<Finding, std::vector<double>>> rows;
+  struct Row {
+    Finding finding;
+    std::vector<double> values;
+  };
+  std::vector<Row> rows;
   for (const auto& findings : runs)
     for (const Finding& f : findings) {
-      auto row = std::ranges::find_if(rows, [&](const auto& r) { return r.first.id == f.id && r.first.metric == f.metric; });
+      const auto same = [&](const Row& r) { return r.finding.id == f.id && r.finding.metric == f.metric; };
+      auto row = std::ranges::find_if(rows, same);
       if (row == rows.end()) row = rows.insert(rows.end(), {f, {}});
-      row->second.push_back(f.value);
+      row->values.push_back(f.value);
     }
-  std::string text = fmt::format("  {:<4} {:<64} {:>6}  {:>9}  {:>9}  {:>12}\n", "id", "metric", "holds", "median", "worst", "holds if");
+  size_t width = 0;
+  for (const Row& r : rows) width = std::max(width, r.finding.metric.size());
+  std::string text = fmt::format("  {:<4} {:<{}} {:>5} {:>10} {:>10}  {:<10}  {}\n", "id", "metric", width, "holds",
+                                 "median", "worst", "holds if", "reported by the source");
   for (auto& [f, values] : rows) {
-    const auto n = std::ranges::count_if(values, [&](double v) { Finding g = f; g.value = v; return g.holds(); });
-    std::ranges::sort(values, [&](double a, double b) { return f.op == ">=" ? a < b : a > b; });  // worst first
-    text += fmt::format("  {:<4} {:<64} {:>6}  {:>9}  {:>9}  {:>12}\n", f.id, f.metric, fmt::format("{}/{}", n, values.size()),
-                        digits(values[values.size() / 2]), digits(values.front()), f.op + " " + digits(f.threshold));
+    const auto n = std::ranges::count_if(values, [&](double v) { return f.holds(v); });
+    // Worst first; NaN, which never holds, is worse than any number.
+    std::ranges::sort(values, [&](double a, double b) {
+      if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && !std::isnan(b);
+      return f.bound.op == ">=" ? a < b : a > b;
+    });
+    text += fmt::format("  {:<4} {:<{}} {:>5} {:>10} {:>10}  {:<10}  {}\n", f.id, f.metric, width,
+                        fmt::format("{}/{}", n, values.size()), digits(values[values.size() / 2]),
+                        digits(values.front()), f.bound.op + " " + digits(f.bound.threshold), f.reported);
   }
   return text;
 }

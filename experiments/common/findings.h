@@ -8,19 +8,31 @@
 
 namespace clearhead {
 
-struct Finding {
-  std::string id;                          // as in the README's table: T8, I6, ...
-  std::string claim;
-  std::string kind;                        // identity (must hold: else a bug) | planted (known truth) | empirical (may fail)
-  std::string metric;
-  double value = 0;
-  std::string op;                          // ">=" or "<="
-  double threshold = 0;
-  std::map<std::string, double> controls = {};  // the same metric where it should not show
-  std::string reported = {};               // what the source reports, with its setting
-  std::string source = {};
+enum Kind {
+  identity,   // a theorem: if it fails there is a bug
+  planted,    // the truth is known, since we made it
+  empirical,  // may fail, and is reported as failing then
+};
 
-  bool holds() const;                      // NaN never does
+struct Bound {
+  std::string op;  // ">=" or "<="
+  double threshold;
+};
+inline Bound at_least(double threshold) { return {">=", threshold}; }
+inline Bound at_most(double threshold) { return {"<=", threshold}; }
+
+struct Finding {
+  Kind kind;
+  std::string id;  // as in the README's table: T8, I6, ...
+  std::string claim, metric;
+  double value;
+  Bound bound;
+  std::map<std::string, double> controls;  // the same metric where it should not show
+  std::string reported;                    // what the source reports, with its setting
+  std::string source;
+
+  bool holds() const { return holds(value); }
+  bool holds(double other_value) const;  // NaN never does
 };
 
 nlohmann::json to_json(const Finding& f);

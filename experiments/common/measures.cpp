@@ -6,7 +6,6 @@
 #include <map>
 #include <numeric>
 
-#include "experiments/common/tasks.h"
 #include "nn/circuits/heads.h"
 #include "tensor/hot.h"
 
@@ -99,13 +98,29 @@ double order_blind_accuracy(const Batch& batch) {
       if (target == counts.end()) continue;
       int64_t highest = 0, lowest = x.T;
       for (const auto& [token, count] : counts) highest = std::max(highest, count), lowest = std::min(lowest, count);
-      const auto with = [&](int64_t c) { return double(std::ranges::count_if(counts, [c](const auto& e) { return e.second == c; })); };
+      const auto with = [&](int64_t c) {
+        return double(std::ranges::count_if(counts, [c](const auto& e) { return e.second == c; }));
+      };
       any += 1 / double(counts.size());
       if (target->second == highest) most += 1 / with(highest);
       if (target->second == lowest) least += 1 / with(lowest);
     }
   }
   return std::max({any, most, least}) / n;
+}
+
+double mean_loss_where(const std::vector<double>& loss, const Tokens& inputs, bool repeated) {
+  const auto source = induction_sources(inputs);
+  double sum = 0, n = 0;
+  for (size_t i = 0; i < loss.size(); ++i)
+    if ((source[i] >= 0) == repeated) sum += loss[i], ++n;
+  return sum / n;
+}
+
+double follow_rate(const Transformer& model, const Swapped& s) {
+  const Predictions p = predict(model, {s.tokens, s.tokens});
+  const auto follows = [&](const auto& e) { return p.best[e.first] == e.second; };
+  return double(std::ranges::count_if(s.expected, follows)) / double(s.expected.size());
 }
 
 double icl_score(const Predictions& p) {
@@ -141,7 +156,8 @@ Rise rise(const Curve& curve, const std::string& key) {
   const auto crossing = [&](double share) {
     for (size_t i = 1; i < y.size(); ++i) {
       const double before = (y[i - 1] - first) / (last - first), after = (y[i] - first) / (last - first);
-      if (after >= share) return step[i - 1] + (step[i] - step[i - 1]) * std::clamp((share - before) / (after - before), 0.0, 1.0);
+      if (after >= share)
+        return step[i - 1] + (step[i] - step[i - 1]) * std::clamp((share - before) / (after - before), 0.0, 1.0);
     }
     return std::numeric_limits<double>::quiet_NaN();
   };

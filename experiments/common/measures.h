@@ -1,9 +1,11 @@
-// What is measured of a model: losses by position, accuracies, head scores, and when a curve rises. All without gradients.
+// What is measured of a model: losses by position, accuracies, head scores, and when a curve rises. All without
+// gradients.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "experiments/common/tasks.h"
 #include "experiments/common/train.h"
 #include "nn/transformer.h"
 
@@ -12,8 +14,8 @@ namespace clearhead {
 // Argmax and loss at every position of a batch [B, T], computed 16 sequences at a time.
 struct Predictions {
   int64_t B, T;
-  std::vector<int32_t> best;   // the token with the highest logit
-  std::vector<double> loss;    // -ln p(target), in nats; 0 where the target is -1
+  std::vector<int32_t> best;  // the token with the highest logit
+  std::vector<double> loss;   // -ln p(target), in nats; 0 where the target is -1
 
   double mean_loss() const;
   double mean_loss_at(int64_t t) const;  // over the batch, at one position
@@ -22,9 +24,15 @@ Predictions predict(const Transformer& model, const Batch& batch);
 
 // The share of the positions with an earlier occurrence of the current token where the model's best guess is right.
 double induction_accuracy(const Predictions& p, const Batch& batch);
-// The same for the best guess that knows which tokens occurred, and how often, but not their order: the best of "any token
-// seen", "the most frequent" and "the least frequent", ties broken at random. What copying without induction can reach.
+// The same for the best guess that knows which tokens occurred, and how often, but not their order: the best of "any
+// token seen", "the most frequent" and "the least frequent", ties broken at random. What copying without induction can
+// reach.
 double order_blind_accuracy(const Batch& batch);
+
+// Mean of `loss` over the positions that have (`repeated`) or have not an earlier occurrence of the current token.
+double mean_loss_where(const std::vector<double>& loss, const Tokens& inputs, bool repeated);
+// The share of swapped sources (tasks.h) that the model's best guess follows.
+double follow_rate(const Transformer& model, const Swapped& swapped);
 
 // In-context-learning score: mean loss late in the sequence minus mean loss early; negative if the context helps. The
 // positions are floor(.98 T) and floor(.1 T), as 500 and 50 are of 512 in Olsson et al. 2022.
@@ -35,11 +43,11 @@ struct HeadScores {
   std::vector<std::vector<double>> previous, duplicate, prefix;
 };
 HeadScores head_scores(const Transformer& model, const Tokens& tokens);
-double best(const std::vector<double>& heads);                       // 0 if there are none
+double best(const std::vector<double>& heads);  // 0 if there are none
 double best(const std::vector<std::vector<double>>& layers);
 
-// When a curve rises from its first value to its plateau (the mean of its last tenth): the steps at which it first passes
-// 10, 50 and 90 % of the way, interpolated. NaN where there is no way to go.
+// When a curve rises from its first value to its plateau (the mean of its last tenth): the steps at which it first
+// passes 10, 50 and 90 % of the way, interpolated. NaN where there is no way to go.
 struct Rise {
   double t10, t50, t90;
 };

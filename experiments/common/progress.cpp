@@ -14,8 +14,8 @@ void ProgressBar::update(int64_t done, double loss, int64_t tokens_per_step) {
   if (quiet_ || since.count() < (terminal_ ? 0.1 : 5.0)) return;
   shown_ = now;
   const double rate = double(done - first_) / elapsed.count(), left = double(total_ - done) / rate;
-  const std::string line = fmt::format("{:<22} step {:>6}/{}  loss {:.4f}  {:>7.0f} tokens/s  {:>5.0f} s left", label_, done, total_,
-                                       loss, rate * double(tokens_per_step), left);
+  const std::string line = fmt::format("{:<22} step {:>6}/{}  loss {:.4f}  {:>7.0f} tokens/s  {:>5.0f} s left", label_,
+                                       done, total_, loss, rate * double(tokens_per_step), left);
   if (terminal_) {
     constexpr int width = 20;
     const int filled = int(width * done / total_);

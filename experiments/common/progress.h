@@ -1,4 +1,5 @@
-// A progress bar with an ETA, on stderr: one line that redraws itself on a terminal, a plain line every few seconds elsewhere.
+// A progress bar with an ETA, on stderr: one line that redraws itself on a terminal, a plain line every few seconds
+// elsewhere.
 #pragma once
 
 #include <chrono>

@@ -28,12 +28,15 @@ void watch_signals() {
 
 void add_common_options(CLI::App& app, Options& o, const Experiment& e) {
   app.add_option("--seed", o.seed, "seed of the first run")->capture_default_str();
-  app.add_option("--seeds", o.seeds, "run this many seeds, one after the other, and summarize")->check(CLI::PositiveNumber)
+  app.add_option("--seeds", o.seeds, "run this many seeds, one after the other, and summarize")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   if (e.steps > 0)
-    app.add_option("--steps", o.steps, fmt::format("training steps of the main model [{}; with --quick {}]", e.steps, e.quick_steps))
+    app.add_option("--steps", o.steps,
+                   fmt::format("training steps of the main model [{}; with --quick {}]", e.steps, e.quick_steps))
         ->check(CLI::PositiveNumber);
-  app.add_option("--threads", o.threads, "threads; the results have the same bits for any number")->check(CLI::PositiveNumber)
+  app.add_option("--threads", o.threads, "threads; the results have the same bits for any number")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--out", o.out, fmt::format("output folder: DIR/{}/seed-N/", e.name))->capture_default_str();
   app.add_flag("--resume", o.resume, "go on from the checkpoints in the output folder");
@@ -50,6 +53,12 @@ int interrupted() { return signal_seen; }
 Run::Run(const Experiment& e, const Options& o, uint64_t seed)
     : experiment_(e.name), options_(o), seed_(seed), folder_(fmt::format("{}/{}/seed-{}", o.out, e.name, seed)) {}
 
+void Run::finding(Kind kind, const std::string& id, const std::string& claim, const std::string& metric, double value,
+                  const Bound& bound, const std::string& source, const Controls& controls,
+                  const std::string& reported) {
+  findings.push_back({kind, id, claim, metric, value, bound, controls, reported, source});
+}
+
 void Run::say(const std::string& text) const {
   if (!options_.quiet) fmt::print("{}\n", text);
   std::fflush(stdout);
@@ -65,12 +74,13 @@ void Run::begin() {
 void Run::finish(double seconds) {
   nlohmann::json list = nlohmann::json::array();
   for (const Finding& f : findings) list.push_back(to_json(f));
-  const nlohmann::json results{{"experiment", experiment_}, {"seed", seed_}, {"config", config}, {"tokens", tokens},
-                               {"wall_seconds", seconds}, {"findings", list}};
+  const nlohmann::json results{{"experiment", experiment_}, {"seed", seed_},           {"config", config},
+                               {"tokens", tokens},          {"wall_seconds", seconds}, {"findings", list}};
   write_file(path("results.json"), results.dump(2) + "\n");
 }
 
-int run_experiment(int argc, char** argv, const Experiment& e, const AddOptions& add_options, const std::function<void(Run&)>& body) {
+int run_experiment(int argc, char** argv, const Experiment& e, const AddOptions& add_options,
+                   const std::function<void(Run&)>& body) {
   Options options;
   options.threads = num_threads();
   CLI::App app(e.question, e.name);
@@ -101,7 +111,7 @@ int run_experiment(int argc, char** argv, const Experiment& e, const AddOptions&
     }
     if (options.seeds > 1) fmt::print("\n{}, {} seeds\n{}", e.name, options.seeds, seeds_table(runs));
     for (const auto& findings : runs)
-      if (!std::ranges::all_of(findings, &Finding::holds)) return 3;
+      if (!std::ranges::all_of(findings, [](const Finding& f) { return f.holds(); })) return 3;
     return 0;
   } catch (const Interrupted& stop) {
     fmt::print(stderr, "{}: interrupted; nothing is lost, --resume goes on from here\n", e.name);

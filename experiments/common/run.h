@@ -1,11 +1,12 @@
-// Run: where one seed of an experiment writes, and how it is told to stop. The common face of all programs (DESIGN: options,
-// exit codes, files) is run_experiment.
+// Run: where one seed of an experiment writes, and how it is told to stop. The common face of all programs (DESIGN:
+// options, exit codes, files) is run_experiment.
 //
 //     int main(int argc, char** argv) {
 //       Settings s;
 //       return run_experiment(argc, argv, {.name = "bigrams", .question = "...", .steps = 1000, .quick_steps = 100},
 //                             [&](CLI::App& app) { app.add_option("--corpus", s.corpus, "..."); },
-//                             [&](Run& run) { ... run.add(Finding{...}); });
+//                             [&](Run& run) { ... run.finding(empirical, "Z1", "...", "...", gap, at_most(0.1), "...");
+//                             });
 //     }
 #pragma once
 
@@ -34,7 +35,7 @@ struct Options {
 
 struct Experiment {
   std::string name, question;
-  int64_t steps = 0, quick_steps = 0;   // defaults of --steps: normally, and with --quick; 0: the program trains nothing
+  int64_t steps = 0, quick_steps = 0;  // defaults of --steps: normally, and with --quick; 0: the program trains nothing
 };
 
 class Run {
@@ -46,14 +47,17 @@ class Run {
   std::string path(const std::string& file) const { return folder_ + "/" + file; }
   // What determines the result, besides the code: written to config.json, and demanded to be the same by --resume.
   nlohmann::json config;
-  void add(Finding f) { findings.push_back(std::move(f)); }
-  void say(const std::string& text) const;      // a line or table for the reader, on stdout, unless --quiet
-  void begin();                                 // creates the folder, writes config.json
-  void finish(double seconds);                  // writes results.json
+  using Controls = std::map<std::string, double>;
+  void finding(Kind kind, const std::string& id, const std::string& claim, const std::string& metric, double value,
+               const Bound& bound, const std::string& source, const Controls& controls = {},
+               const std::string& reported = "");
+  void say(const std::string& text) const;  // a line or table for the reader, on stdout, unless --quiet
+  void begin();                             // creates the folder, writes config.json
+  void finish(double seconds);              // writes results.json
 
   std::vector<Finding> findings;
-  int64_t tokens = 0;                           // trained on, all models together
-  int trained = 0;                              // models so far
+  int64_t tokens = 0;  // trained on, all models together
+  int trained = 0;     // models so far
 
  private:
   std::string experiment_;
@@ -69,8 +73,8 @@ struct Interrupted {
 int interrupted();
 
 using AddOptions = std::function<void(CLI::App&)>;
-// Parses, runs every seed, prints the findings tables, and returns the exit code: 0 every finding holds, 1 failure, 2 usage,
-// 3 a finding does not hold, 130 interrupted.
+// Parses, runs every seed, prints the findings tables, and returns the exit code: 0 every finding holds, 1 failure, 2
+// usage, 3 a finding does not hold, 130 interrupted.
 int run_experiment(int argc, char** argv, const Experiment& experiment, const AddOptions& add_options,
                    const std::function<void(Run&)>& body);
 

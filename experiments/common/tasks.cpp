@@ -7,8 +7,8 @@
 namespace clearhead {
 
 Tokens RepeatedSegment::sample(int64_t B, Rng& rng) const {
-  require(shortest >= 1 && shortest <= longest && 2 * longest - 1 <= V, "task", "segments of ", shortest, " to ", longest,
-          " tokens and a prefix need 1 <= shortest <= longest <= (V + 1) / 2, V is ", V);
+  require(shortest >= 1 && shortest <= longest && 2 * longest - 1 <= V, "task", "segments of ", shortest, " to ",
+          longest, " tokens and a prefix need 1 <= shortest <= longest <= (V + 1) / 2, V is ", V);
   Tokens s(B, T + 1);
   for (int64_t b = 0; b < B; ++b) {
     const int64_t n = fixed ? (shortest + longest) / 2 : shortest + rng.below(longest - shortest + 1);
@@ -19,9 +19,10 @@ Tokens RepeatedSegment::sample(int64_t B, Rng& rng) const {
   return s;
 }
 
-// Before the first repeat, all t tokens so far are distinct. The next one is new, or the first of the segment: the prefix was
-// p long and the segment n = t - p. Each pair (n, p < n) has weight 1/n; those with p + n > t expect a new token, uniform over
-// the V - t others, and those with p + n = t expect token p. After the first repeat everything is certain.
+// Before the first repeat, all t tokens so far are distinct. The next one is new, or the first of the segment: the
+// prefix was p long and the segment n = t - p. Each pair (n, p < n) has weight 1/n; those with p + n > t expect a new
+// token, uniform over the V - t others, and those with p + n = t expect token p. After the first repeat everything is
+// certain.
 std::vector<double> RepeatedSegment::bayes_loss(const Tokens& s) const {
   require(!fixed, "task", "the best predictor of the fixed-offset control is not implemented");
   std::vector<double> loss(size_t(s.B * T), 0);
@@ -57,6 +58,23 @@ std::vector<int64_t> induction_sources(const Tokens& x) {
           break;
         }
   return source;
+}
+
+Swapped swap_sources(Tokens x, int64_t V, Rng& rng) {
+  const auto source = induction_sources(x);
+  Swapped swapped;
+  for (int64_t b = 0; b < x.B; ++b) {
+    const auto begin = x.ids.begin() + b * x.T, end = begin + x.T;
+    const int64_t t = x.T / 4 + rng.below(x.T - x.T / 4);
+    if (std::count(begin, begin + t, begin[t]) != 1) continue;
+    int32_t token;
+    do token = int32_t(rng.below(V));
+    while (std::find(begin, end, token) != end);
+    begin[source[size_t(b * x.T + t)]] = token;
+    swapped.expected.emplace_back(size_t(b * x.T + t), token);
+  }
+  swapped.tokens = std::move(x);
+  return swapped;
 }
 
 Tokens repeated_random(int64_t B, int64_t L, int64_t repeats, int64_t V, Rng& rng) {

@@ -12,13 +12,13 @@ namespace clearhead {
 //
 //     x x x | A B C D E F G H | A B C D E F G H | A B C ..
 //
-// Segment length and prefix are random, so "what stood L positions ago" predicts nothing: only the content tells where to
-// look. With a fixed length and no prefix (`fixed`), one attention layer solves the task by position alone, and a two-layer
-// model that is trained on it proves nothing about induction.
+// Segment length and prefix are random, so "what stood L positions ago" predicts nothing: only the content tells where
+// to look. With a fixed length and no prefix (`fixed`), one attention layer solves the task by position alone, and a
+// two-layer model that is trained on it proves nothing about induction.
 struct RepeatedSegment {
-  int64_t V = 64, T = 64;           // sequences of T + 1 tokens, so that there are T to predict
+  int64_t V = 64, T = 64;  // sequences of T + 1 tokens, so that there are T to predict
   int64_t shortest = 8, longest = 32;
-  bool fixed = false;               // control: segment length (shortest + longest) / 2, no prefix
+  bool fixed = false;  // control: segment length (shortest + longest) / 2, no prefix
 
   // [B, T + 1]. The prefix is shorter than the segment.
   Tokens sample(int64_t B, Rng& rng) const;
@@ -26,9 +26,18 @@ struct RepeatedSegment {
   std::vector<double> bayes_loss(const Tokens& sequences) const;
 };
 
-// Where induction can predict: copies[b * T + t] = the most recent earlier position j + 1 whose predecessor equals token t,
-// or -1 where token t is new. Copying what stands there is the induction rule.
+// Where induction can predict: copies[b * T + t] = the most recent earlier position j + 1 whose predecessor equals
+// token t, or -1 where token t is new. Copying what stands there is the induction rule.
 std::vector<int64_t> induction_sources(const Tokens& inputs);
+
+// The swap test: at one position of each sequence whose token occurred exactly once before, what followed it there is
+// replaced by a token that occurs nowhere. A model that copies by induction now predicts that token. (With several
+// earlier occurrences the others would still speak for the old one.)
+struct Swapped {
+  Tokens tokens;
+  std::vector<std::pair<size_t, int32_t>> expected;  // flat position, and the token to expect after it
+};
+Swapped swap_sources(Tokens tokens, int64_t V, Rng& rng);
 
 // Uniformly random tokens, repeated `repeats` times with period L (no BOS): [B, L * repeats].
 Tokens repeated_random(int64_t B, int64_t L, int64_t repeats, int64_t V, Rng& rng);
@@ -36,13 +45,13 @@ Tokens repeated_random(int64_t B, int64_t L, int64_t repeats, int64_t V, Rng& rn
 // A Markov chain with rows drawn from a flat Dirichlet distribution.
 struct MarkovChain {
   int64_t V;
-  std::vector<double> P;            // [V, V]: P[i * V + j] = p(next = j | i)
-  std::vector<double> pi;           // its stationary distribution
+  std::vector<double> P;   // [V, V]: P[i * V + j] = p(next = j | i)
+  std::vector<double> pi;  // its stationary distribution
 
   MarkovChain(int64_t V, Rng rng);
   Tokens sample(int64_t B, int64_t length, Rng& rng) const;  // starts from pi
-  double entropy() const;           // of the next token given the last one, in nats: no predictor has a lower loss
-  double unigram_entropy() const;   // of pi
+  double entropy() const;          // of the next token given the last one, in nats: no predictor has a lower loss
+  double unigram_entropy() const;  // of pi
 };
 
 }  // namespace clearhead

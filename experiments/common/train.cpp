@@ -14,11 +14,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-// metrics.jsonl, one object per line, of all the models of a run. Lines of this model beyond the checkpoint, and a last line
-// that a kill cut in two, are dropped; they will be written again.
+// metrics.jsonl, one object per line, of all the models of a run. Lines of this model beyond the checkpoint, and a last
+// line that a kill cut in two, are dropped; they will be written again.
 class Metrics {
  public:
-  Metrics(const std::string& path, const std::string& label, int64_t first_step, bool keep) : path_(path), label_(label) {
+  Metrics(const std::string& path, const std::string& label, int64_t first_step, bool keep)
+      : path_(path), label_(label) {
     std::string kept;
     std::ifstream in(path);
     for (std::string line; keep && std::getline(in, line);) {
@@ -52,9 +53,11 @@ class Metrics {
 }  // namespace
 
 Json to_json(const TrainOptions& o) {
-  return {{"steps", o.steps}, {"lr", o.lr}, {"cosine", o.cosine}, {"warmup", o.warmup}, {"beta1", o.adam.beta1},
-          {"beta2", o.adam.beta2}, {"eps", o.adam.eps}, {"weight_decay", o.adam.weight_decay}, {"clip", o.clip},
-          {"log_every", o.log_every}};
+  return {{"steps", o.steps},      {"lr", o.lr},
+          {"cosine", o.cosine},    {"warmup", o.warmup},
+          {"beta1", o.adam.beta1}, {"beta2", o.adam.beta2},
+          {"eps", o.adam.eps},     {"weight_decay", o.adam.weight_decay},
+          {"clip", o.clip},        {"log_every", o.log_every}};
 }
 
 Curve train(Run& run, const std::string& label, Transformer& model, const BatchSource& batches, const TrainOptions& o,
@@ -63,11 +66,15 @@ Curve train(Run& run, const std::string& label, Transformer& model, const BatchS
   AdamW adam(list, o.adam);
   const Schedule schedule{.lr = o.lr, .warmup = o.warmup, .total = o.steps, .cosine = o.cosine};
   const std::string checkpoint = run.path(label + ".checkpoint"), metrics_path = run.path("metrics.jsonl");
-  const Json identity{{"label", label}, {"seed", run.seed()}, {"model", to_json(model.config)}, {"train", to_json(o)},
+  const Json identity{{"label", label},
+                      {"seed", run.seed()},
+                      {"model", to_json(model.config)},
+                      {"train", to_json(o)},
                       {"config", run.config}};
   const bool resumed = run.options().resume && std::filesystem::exists(checkpoint);
   Progress done = resumed ? load_checkpoint(checkpoint, model, adam, identity) : Progress{};
-  Metrics metrics(metrics_path, label, done.step == o.steps ? done.step + 1 : done.step, run.options().resume || run.trained > 0);
+  Metrics metrics(metrics_path, label, done.step == o.steps ? done.step + 1 : done.step,
+                  run.options().resume || run.trained > 0);
   ++run.trained;
 
   int64_t tokens_per_step = 0;
@@ -90,8 +97,9 @@ Curve train(Run& run, const std::string& label, Transformer& model, const BatchS
     const Var loss = model.loss(batch.inputs, batch.targets, &drop);
     backward(loss);
     const double value = loss.value().item(), norm = global_norm(list), lr = schedule.at(done.step);
-    require(std::isfinite(value) && std::isfinite(norm), label, "training stopped at step ", done.step, ": the loss is ", value,
-            " and the gradient norm ", norm, "; the last checkpoint is kept (a lower learning rate may help)");
+    require(std::isfinite(value) && std::isfinite(norm), label, "training stopped at step ", done.step,
+            ": the loss is ", value, " and the gradient norm ", norm,
+            "; the last checkpoint is kept (a lower learning rate may help)");
     if (done.step % o.log_every == 0) log(done.step, {{"loss", value}, {"lr", lr}, {"grad_norm", norm}});
     adam.step(lr, clip_factor(norm, o.clip));
     ++done.step;

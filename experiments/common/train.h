@@ -1,5 +1,5 @@
-// The training loop. There is one, for all experiments: batches in, a trained model out, with logging, progress, checkpoints,
-// interruption and resumption.
+// The training loop. There is one, for all experiments: batches in, a trained model out, with logging, progress,
+// checkpoints, interruption and resumption.
 #pragma once
 
 #include <functional>
@@ -15,27 +15,29 @@ namespace clearhead {
 struct TrainOptions {
   int64_t steps = 1000;
   double lr = 3e-3;
-  bool cosine = false;          // decay to 0 instead of constant after the warm-up
+  bool cosine = false;  // decay to 0 instead of constant after the warm-up
   int64_t warmup = 100;
-  AdamWOptions adam = {};       // betas .9, .98, weight decay .01
-  double clip = 1;              // global gradient norm
+  AdamWOptions adam = {};  // betas .9, .98, weight decay .01
+  double clip = 1;         // global gradient norm
   int64_t log_every = 25;
-  double checkpoint_every = 10; // seconds
+  double checkpoint_every = 10;  // seconds
 };
 
 nlohmann::json to_json(const TrainOptions& o);
 
 // What was logged at a step: {"model": label, "step", "tokens", "loss", "lr", "grad_norm", and what `watch` returned}.
 using Curve = std::vector<nlohmann::json>;
-// The batch of a step: a function of rng, which is a function of (seed, step) only, so that a resumed run sees the same data.
+// The batch of a step: a function of rng, which is a function of (seed, step) only, so that a resumed run sees the same
+// data.
 using BatchSource = std::function<Batch(Rng& rng)>;
-// Extra numbers to log. Called before the update of a logged step, so that step 0 is the untrained model, and once at the end.
+// Extra numbers to log. Called before the update of a logged step, so that step 0 is the untrained model, and once at
+// the end.
 using Watch = std::function<nlohmann::json(const Transformer& model)>;
 
-// Trains `model` in place. Writes <label>.checkpoint and appends to metrics.jsonl in the run's folder; with --resume it goes
-// on from the checkpoint, or only loads it if it was complete. Throws Interrupted after a signal, once a checkpoint is
-// written; Error if the loss or a gradient is no longer finite (the last good checkpoint stays).
-Curve train(Run& run, const std::string& label, Transformer& model, const BatchSource& batches, const TrainOptions& options,
-            const Watch& watch = nullptr);
+// Trains `model` in place. Writes <label>.checkpoint and appends to metrics.jsonl in the run's folder; with --resume it
+// goes on from the checkpoint, or only loads it if it was complete. Throws Interrupted after a signal, once a
+// checkpoint is written; Error if the loss or a gradient is no longer finite (the last good checkpoint stays).
+Curve train(Run& run, const std::string& label, Transformer& model, const BatchSource& batches,
+            const TrainOptions& options, const Watch& watch = nullptr);
 
 }  // namespace clearhead
