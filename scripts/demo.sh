@@ -5,6 +5,6 @@
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 install_packages
-build release
+build release programs
 say "running build/release/bin/induction $*"
 exec build/release/bin/induction "$@"

@@ -10,7 +10,7 @@ run_tests() {
   local preset=$1 what=$2
   shift 2
   stage "test-$preset" "$what" ctest --preset "$preset" --parallel "$(nproc)" "$@"
-  say "$(grep 'tests passed' "build/logs/test-$preset.log")"
+  grep 'tests passed' "build/logs/test-$preset.log"
 }
 
 install_packages

@@ -46,8 +46,7 @@ Corpus load_corpus(const CorpusOptions& options);
 // [B, T]: pieces of the row that start anywhere, as training wants them.
 Tokens random_windows(const std::vector<int32_t>& stream, int64_t B, int64_t T, Rng& rng);
 
-// [B, T]: pieces that do not overlap, in order, as evaluation wants them: all that fit, or `most` of them, spread
-// evenly.
+// [B, T]: pieces in order that do not overlap, as evaluation wants them: all that fit, or `most`, spread evenly.
 Tokens consecutive_windows(const std::vector<int32_t>& stream, int64_t T, int64_t most = 0);
 
 // Text as documents, and documents as train and held out. Views into the text that was passed.

@@ -1,5 +1,7 @@
 #include "experiments/common/measures.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -140,6 +142,15 @@ HeadScores head_scores(const Transformer& model, const Tokens& tokens) {
     s.prefix.push_back(prefix_matching_scores(pattern, tokens));
   }
   return s;
+}
+
+std::string to_string(const HeadScores& s) {
+  std::string text = "head    previous token   duplicate token   prefix matching";
+  for (size_t l = 0; l < s.prefix.size(); ++l)
+    for (size_t h = 0; h < s.prefix[l].size(); ++h)
+      text += fmt::format("\nL{}H{:<4} {:>14.3f} {:>17.3f} {:>17.3f}", l, h, s.previous[l][h], s.duplicate[l][h],
+                          s.prefix[l][h]);
+  return text;
 }
 
 double best(const std::vector<double>& heads) { return heads.empty() ? 0 : *std::ranges::max_element(heads); }

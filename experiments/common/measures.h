@@ -42,6 +42,7 @@ double icl_score(const Predictions& p);
 struct HeadScores {
   std::vector<std::vector<double>> previous, duplicate, prefix;
 };
+std::string to_string(const HeadScores& scores);  // one line per head
 HeadScores head_scores(const Transformer& model, const Tokens& tokens);
 double best(const std::vector<double>& heads);  // 0 if there are none
 double best(const std::vector<std::vector<double>>& layers);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <nlohmann/json.hpp>
 
 namespace clearhead {
 
@@ -46,6 +46,10 @@ std::vector<double> RepeatedSegment::bayes_loss(const Tokens& s) const {
       if (j < t) break;  // this was the first repeat: the rest has loss 0
     }
   return loss;
+}
+
+nlohmann::json to_json(const RepeatedSegment& t) {
+  return {{"V", t.V}, {"T", t.T}, {"shortest", t.shortest}, {"longest", t.longest}, {"fixed", t.fixed}};
 }
 
 std::vector<int64_t> induction_sources(const Tokens& x) {

@@ -1,6 +1,7 @@
 // Synthetic languages, deterministic from their Rng: batch n of a run is a function of (seed, stream, n).
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "nn/transformer.h"
@@ -25,6 +26,8 @@ struct RepeatedSegment {
   // The loss in nats of the best possible predictor at every position [B, T]: it knows this recipe, but not its dice.
   std::vector<double> bayes_loss(const Tokens& sequences) const;
 };
+
+nlohmann::json to_json(const RepeatedSegment& task);
 
 // Where induction can predict: copies[b * T + t] = the most recent earlier position j + 1 whose predecessor equals
 // token t, or -1 where token t is new. Copying what stands there is the induction rule.
