@@ -74,8 +74,6 @@ Tensor readable(const Tensor& t) {
 }  // namespace
 
 void gemm(int64_t n, int64_t m, int64_t k, Real alpha, MatrixRef a, MatrixRef b, Real beta, Real* out, int64_t out_ld) {
-  static const bool one_thread = (openblas_set_num_threads(1), true);
-  (void)one_thread;
   const auto call = [&](int64_t rows, int64_t inner, const Real* a_data, const Real* b_data, Real add_to, Real* to) {
     const auto ta = a.transposed ? CblasTrans : CblasNoTrans, tb = b.transposed ? CblasTrans : CblasNoTrans;
     const auto N = blasint(rows), M = blasint(m), K = blasint(inner), lda = blasint(a.ld), ldb = blasint(b.ld), ldc = blasint(out_ld);

@@ -101,10 +101,12 @@ TEST(Matmul, EveryPairOfLayouts) {
         ASSERT_NO_FATAL_FAILURE(expect_exact(a.make(n, k, rng), b.make(k, m, rng), std::string(a.name) + " x " + b.name));
 }
 
-// n, k, m for: chunks of 128 rows, chunks of 256 rows, chunks of the inner dimension, and the borders between them.
-const std::vector<std::array<int64_t, 3>> chunked{{127, 8, 5},   {129, 8, 5},   {300, 20, 30},  {1023, 3, 2},  {1024, 3, 2},
-                                                  {1100, 6, 7},  {3, 2047, 4},  {3, 2048, 4},   {255, 2050, 2}, {256, 2048, 3},
-                                                  {1, 5000, 1},  {2, 3073, 3},  {100, 3072, 20}};
+// n, k, m for: chunks of rows, of the inner dimension and of columns, the borders between them, and products so small or
+// narrow that gemm makes them of smaller ones.
+const std::vector<std::array<int64_t, 3>> chunked{
+    {127, 8, 5},   {129, 8, 5},    {300, 20, 30},  {1023, 3, 2},  {1024, 3, 2},  {1100, 6, 7},  {2047, 3, 5},    {2100, 65, 64},
+    {3, 2047, 4},  {3, 2048, 4},   {255, 2050, 2}, {1024, 2048, 1}, {1, 5000, 1}, {2, 3073, 3}, {100, 3072, 20}, {30, 40, 1023},
+    {30, 4, 1024}, {7, 5, 1537},   {1, 3, 1024},   {1024, 2, 1024}, {2, 1, 9000}, {120, 1100, 130}};
 
 TEST(Matmul, EveryWayToCutTheWork) {
   Rng rng(1);
@@ -143,7 +145,7 @@ TEST(Matmul, RoundsLikeAnyOrderOfSummation) {
   for (const auto& [n, k, m] : chunked) {
     const Tensor a = random_normal({n, k}, 1, rng), b = random_normal({k, m}, 1, rng), c = matmul(a, b);
     const std::vector<double> expected = reference(a, b);
-    const double bound = double(std::numeric_limits<Real>::epsilon()) * double(k) * 2;
+    const double bound = double(std::numeric_limits<Real>::epsilon()) * double(8 + 2 * k);
     for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(double(c.flat()[i]), expected[i], bound) << "k = " << k;
   }
 }
@@ -181,14 +183,21 @@ TEST(Matmul, ErrorTexts) {
 
 TEST(Gemm, ScalesAndAccumulatesIntoABlock) {
   Rng rng(5);
-  const Tensor a = integers({3, 4}, rng), b = integers({5, 4}, rng);  // b is read transposed
-  Tensor out({3, 8}, 1);
-  Real* const block = out.mut().data() + 2;  // columns 2 .. 6
-  gemm(3, 5, 4, 2, {a.data(), 4}, {b.data(), 4, true}, 3, block, 8);
-  const std::vector<double> product = reference(a, b.transpose());
-  for (int64_t i = 0; i < 3; ++i)
-    for (int64_t j = 0; j < 8; ++j) {
-      const bool inside = j >= 2 && j < 7;
-      EXPECT_EQ(double(out.at({i, j})), inside ? 2 * product[size_t(i * 5 + j - 2)] + 3 : 1);
+  // the last three are large enough to be made of smaller products, if a or none of the two is transposed
+  for (const auto& [n, k, m] : std::vector<std::array<int64_t, 3>>{{3, 4, 5}, {1, 1, 1}, {60, 999, 50}, {999, 60, 50}, {5000, 3, 70}})
+    for (int transposed = 0; transposed < 4; ++transposed) {
+      const bool ta = transposed & 1, tb = transposed & 2;
+      const Tensor a = integers(ta ? Shape{k, n + 1} : Shape{n, k + 1}, rng), b = integers(tb ? Shape{m, k + 2} : Shape{k, m + 2}, rng);
+      Tensor out({n, m + 3}, 1);
+      Real* const block = out.mut().data() + 2;  // columns 2 .. m + 1
+      gemm(n, m, k, 2, {a.data(), a.dim(1), ta}, {b.data(), b.dim(1), tb}, 3, block, m + 3);
+      const Tensor A = a.narrow(1, 0, a.dim(1) - 1), B = b.narrow(1, 0, b.dim(1) - 2);
+      const std::vector<double> product = reference(ta ? A.transpose() : A, tb ? B.transpose() : B);
+      for (int64_t i = 0; i < n; ++i)
+        for (int64_t j = 0; j < m + 3; ++j) {
+          const bool inside = j >= 2 && j < m + 2;
+          ASSERT_EQ(double(out.at({i, j})), inside ? 2 * product[size_t(i * m + j - 2)] + 3 : 1)
+              << n << ", " << k << ", " << m << ", transposed " << ta << tb;
+        }
     }
 }

@@ -298,24 +298,40 @@ TEST(Hot, ReductionsOfEveryLength) {
   }
 }
 
+TEST(Hot, MaskedExpLeavesNothingBehindTheSeen) {
+  Rng rng(10);
+  for (int64_t n : {1, 5, 16, 37})
+    for (int64_t seen = 1; seen <= n; ++seen) {
+      Tensor x = random_normal({n}, 1, rng), y = x.clone();
+      Real* const row = x.mut().data();
+      for (int64_t j = seen; j < n; ++j) row[j] = j % 2 ? infinity : not_a_number;
+      const Real sum = hot::exp_and_sum(row, 1, seen, n), expected = hot::exp_and_sum(y.mut().data(), 1, seen);
+      ASSERT_NEAR(double(sum), double(expected), 4 * eps * double(sum));
+      for (int64_t j = 0; j < n; ++j) ASSERT_NEAR(double(row[j]), j < seen ? double(y.at({j})) : 0, j < seen ? 2 * eps : 0);
+    }
+}
+
 TEST(Hot, PullbacksOfSoftmaxAndAttentionRows) {
   Rng rng(7);
-  for (int64_t n : {1, 5, 16, 37}) {
-    const Tensor scores = random_normal({n}, 2, rng), dp = random_normal({n}, 1, rng), p = softmax(scores);
-    const double d = double(hot::dot(p.data(), dp.data(), n));
-    std::vector<double> expected;
-    for (size_t i = 0; i < size_t(n); ++i) expected.push_back(double(p.flat()[i]) * (double(dp.flat()[i]) - d));
-    Tensor in_place = dp.clone();
-    hot::softmax_pullback(p.data(), in_place.data(), in_place.mut().data(), n);
-    expect_near(in_place, expected, 32 * eps);
+  for (int64_t n : {1, 5, 16, 37})
+    for (int64_t seen : {n, (n + 1) / 2}) {  // attention's row is longer than what it sees
+      const Tensor scores = random_normal({n}, 2, rng), dp = random_normal({n}, 1, rng), p = softmax(scores.narrow(0, 0, seen));
+      const double d = double(hot::dot(p.data(), dp.data(), seen));
+      std::vector<double> expected;
+      for (size_t i = 0; i < size_t(seen); ++i) expected.push_back(double(p.flat()[i]) * (double(dp.flat()[i]) - d));
+      Tensor in_place = dp.narrow(0, 0, seen).clone();
+      hot::softmax_pullback(p.data(), in_place.data(), in_place.mut().data(), seen);
+      expect_near(in_place, expected, 32 * eps);
 
-    Tensor s = scores.clone(), ds = dp.clone();
-    const Real scale = Real(.25);
-    hot::attention_pullback(s.mut().data(), ds.mut().data(), hot::log_sum_exp(scores.data(), n), Real(d), scale, n);
-    expect_near(s, doubles(p), 16 * eps);
-    for (double& v : expected) v *= double(scale);
-    expect_near(ds, expected, 32 * eps);
-  }
+      Tensor s = scores.clone(), ds = dp.clone();
+      for (int64_t j = seen; j < n; ++j) s.mut()[size_t(j)] = infinity, ds.mut()[size_t(j)] = not_a_number;
+      const Real scale = Real(.25);
+      hot::attention_pullback(s.mut().data(), ds.mut().data(), hot::log_sum_exp(scores.data(), seen), Real(d), scale, seen, n);
+      expect_near(s.narrow(0, 0, seen), doubles(p), 16 * eps);
+      for (double& v : expected) v *= double(scale);
+      expect_near(ds.narrow(0, 0, seen), expected, 32 * eps);
+      for (int64_t j = seen; j < n; ++j) EXPECT_TRUE(s.at({j}) == 0 && ds.at({j}) == 0);
+    }
 }
 
 TEST(Hot, AdamFollowsItsFormula) {
