@@ -2,6 +2,8 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <limits>
 
 // The loader's choice runs before the sanitizers are ready, so they get the baseline.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
@@ -13,48 +15,103 @@
 namespace clearhead::inline CLEARHEAD_REAL::hot {
 namespace {
 
+// Sixteen floats (eight doubles) side by side: one register with AVX-512, two with AVX2, four otherwise. Sums are kept
+// per lane and added up as a tree in the end, so that neighbouring additions do not wait for each other; a row's
+// remainder is padded to full lanes. The order of all additions is the same on every machine.
+typedef Real Lanes __attribute__((vector_size(64)));
+constexpr int64_t width = sizeof(Lanes) / sizeof(Real);
+
+[[gnu::always_inline]] inline Lanes all(Real x) { return x - Lanes{}; }
+
+[[gnu::always_inline]] inline Lanes load(const Real* x, int64_t n, Real padding) {
+  Lanes v = all(padding);
+  if (n >= width)
+    std::memcpy(&v, x, sizeof v);
+  else
+    std::memcpy(&v, x, size_t(n) * sizeof(Real));
+  return v;
+}
+
+[[gnu::always_inline]] inline void store(Real* x, int64_t n, const Lanes& v) {
+  std::memcpy(x, &v, n >= width ? sizeof v : size_t(n) * sizeof(Real));
+}
+
+// The first `seen` of n numbers, from i on: lanes beyond `seen` are padding. Reads up to n, so that a row that
+// continues behind `seen` needs no partial load.
+[[gnu::always_inline]] inline Lanes load_seen(const Real* x, int64_t i, int64_t seen, int64_t n, Real padding) {
+  Lanes index = {};
+  for (int64_t lane = 0; lane < width; ++lane) index[lane] = Real(lane);
+  return index < Real(seen - i) ? load(x + i, n - i, padding) : all(padding);
+}
+
+[[gnu::always_inline]] inline Real total(const Lanes& v) {
+  Real x[width];
+  std::memcpy(x, &v, sizeof v);
+  for (int64_t half = width / 2; half > 0; half /= 2)
+    for (int64_t i = 0; i < half; ++i) x[i] += x[i + half];
+  return x[0];
+}
+
+[[gnu::always_inline]] inline Real largest(const Lanes& v) {
+  Real x[width];
+  std::memcpy(x, &v, sizeof v);
+  for (int64_t half = width / 2; half > 0; half /= 2)
+    for (int64_t i = 0; i < half; ++i) x[i] = x[i + half] > x[i] ? x[i + half] : x[i];
+  return x[0];
+}
+
 // exp x = 2^n * e^r with n = round(x / ln 2) and |r| <= ln 2 / 2, where the series to r^7 is exact to float precision.
 // Adding 1.5 * 2^23 rounds to an integer and leaves n in the low bits, from where a shift puts it into the exponent.
-// ln 2 is subtracted in two parts so that n * (upper part) is exact. From n = 128 on (x > 88.37) that exponent is infinity's.
-[[gnu::always_inline]] inline float exponential(float x) {
-  const float clamped = x < -87.f ? -87.f : x > 89.f ? 89.f : x;
-  const float shifted = clamped * 1.44269504f + 12582912.f, n = shifted - 12582912.f;
-  const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
-  float p = 1.f / 5040;
-  p = p * r + 1.f / 720;
+// ln 2 is subtracted in two parts so that n * (upper part) is exact. From n = 128 on (x > 88.37) that exponent is
+// infinity's.
+#ifndef CLEARHEAD_DOUBLE
+typedef uint32_t Bits __attribute__((vector_size(64)));
+
+[[gnu::always_inline]] inline Lanes exponential(Lanes x) {
+  const Lanes above = x < -87.f ? all(-87.f) : x, clamped = above > 89.f ? all(89.f) : above;
+  const Lanes shifted = clamped * 1.44269504f + 12582912.f, n = shifted - 12582912.f;
+  const Lanes r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
+  Lanes p = r * (1.f / 5040) + 1.f / 720;
   p = p * r + 1.f / 120;
   p = p * r + 1.f / 24;
   p = p * r + 1.f / 6;
   p = p * r + .5f;
   p = p * r + 1.f;
   p = p * r + 1.f;
-  const float power = std::bit_cast<float>((std::bit_cast<uint32_t>(shifted) << 23) + (127u << 23));
-  return x < -87.f ? 0.f : p * power;
+  const Lanes power = std::bit_cast<Lanes>((std::bit_cast<Bits>(shifted) << 23) + (127u << 23));
+  return x < -87.f ? Lanes{} : p * power;
 }
+#else
+[[gnu::always_inline]] inline Lanes exponential(Lanes x) {
+  for (int64_t i = 0; i < width; ++i) x[i] = std::exp(x[i]);
+  return x;
+}
+#endif
 
-[[gnu::always_inline]] inline double exponential(double x) { return std::exp(x); }
+constexpr Real minus_infinity = -std::numeric_limits<Real>::infinity();
 
 }  // namespace
 
-CLEARHEAD_CLONES Real max(const Real* x, int64_t n) {
-  Real m = x[0];
-#pragma omp simd reduction(max : m)
-  for (int64_t i = 0; i < n; ++i) m = x[i] > m ? x[i] : m;
-  return m;
+// (A NaN is passed over here, and found by the sum that follows.)
+CLEARHEAD_CLONES Real max(const Real* x, int64_t seen, int64_t n) {
+  Lanes m = all(minus_infinity);
+  for (int64_t i = 0; i < seen; i += width) {
+    const Lanes v = load_seen(x, i, seen, n, minus_infinity);
+    m = m > v ? m : v;
+  }
+  return largest(m);
 }
 
 CLEARHEAD_CLONES Real sum(const Real* x, int64_t n) {
-  Real s = 0;
-#pragma omp simd reduction(+ : s)
-  for (int64_t i = 0; i < n; ++i) s += x[i];
-  return s;
+  Lanes s = {};
+  for (int64_t i = 0; i < n; i += width) s += load(x + i, n - i, 0);
+  return total(s);
 }
 
 CLEARHEAD_CLONES Real dot(const Real* x, const Real* y, int64_t n) {
-  Real s = 0;
-#pragma omp simd reduction(+ : s)
-  for (int64_t i = 0; i < n; ++i) s += x[i] * y[i];
-  return s;
+  Lanes s = {};
+  for (int64_t i = 0; i < n; i += width) s += load(x + i, n - i, 0) * load(y + i, n - i, 0);
+  return total(s);
 }
 
 CLEARHEAD_CLONES double sum_of_squares(const Real* x, int64_t n) {
@@ -74,50 +131,43 @@ CLEARHEAD_CLONES void scale(Real* x, Real factor, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] *= factor;
 }
 
-CLEARHEAD_CLONES Real exp_and_sum(Real* x, Real shift, int64_t n) {
-  Real s = 0;
-#pragma omp simd reduction(+ : s)
-  for (int64_t i = 0; i < n; ++i) {
-    x[i] = exponential(x[i] - shift);
-    s += x[i];
-  }
-  return s;
-}
-
-// Masks by selection: whole vectors of useless exponentials are cheaper than a remainder loop and a fill for each row.
 CLEARHEAD_CLONES Real exp_and_sum(Real* x, Real shift, int64_t seen, int64_t n) {
-  Real s = 0;
-#pragma omp simd reduction(+ : s)
-  for (int64_t i = 0; i < n; ++i) {
-    x[i] = i < seen ? exponential(x[i] - shift) : Real(0);
-    s += x[i];
+  Lanes s = {};
+  for (int64_t i = 0; i < n; i += width) {
+    const Lanes e = exponential(load_seen(x, i, seen, n, minus_infinity) - shift);
+    store(x + i, n - i, e);
+    s += e;
   }
-  return s;
+  return total(s);
 }
 
 CLEARHEAD_CLONES Real log_sum_exp(const Real* x, int64_t n) {
-  Real m = x[0], s = 0;
-#pragma omp simd reduction(max : m)
-  for (int64_t i = 0; i < n; ++i) m = x[i] > m ? x[i] : m;
-#pragma omp simd reduction(+ : s)
-  for (int64_t i = 0; i < n; ++i) s += exponential(x[i] - m);
-  return m + std::log(s);
+  const Real m = max(x, n, n);
+  Lanes s = {};
+  for (int64_t i = 0; i < n; i += width) s += exponential(load(x + i, n - i, minus_infinity) - m);
+  return m + std::log(total(s));
 }
 
 CLEARHEAD_CLONES void softmax_pullback(const Real* p, const Real* dp, Real* dx, int64_t n) {
-  Real d = 0;
-#pragma omp simd reduction(+ : d)
-  for (int64_t i = 0; i < n; ++i) d += p[i] * dp[i];
+  const Real d = dot(p, dp, n);
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) dx[i] = p[i] * (dp[i] - d);
 }
 
-CLEARHEAD_CLONES void attention_pullback(Real* s, Real* dp, Real lse, Real d, Real scale, int64_t seen, int64_t n) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) {
-    const Real p = i < seen ? exponential(s[i] - lse) : Real(0);
-    s[i] = p;
-    dp[i] = i < seen ? p * (dp[i] - d) * scale : Real(0);
+CLEARHEAD_CLONES void attention_pullback(Real* s, Real* dp, Real lse, Real d, Real factor, int64_t seen, int64_t n) {
+  for (int64_t i = 0; i < n; i += width) {
+    const Lanes p = exponential(load_seen(s, i, seen, n, minus_infinity) - lse);
+    store(s + i, n - i, p);
+    store(dp + i, n - i, p * (load_seen(dp, i, seen, n, 0) - d) * factor);
+  }
+}
+
+// Sixteen rows at a time, so that every cache line of either side is touched once while it is near.
+CLEARHEAD_CLONES void transpose(const Real* x, int64_t ld, int64_t rows, int64_t cols, Real* out, int64_t out_ld) {
+  for (int64_t first = 0; first < rows; first += width) {
+    const int64_t n = rows - first < width ? rows - first : width;
+    for (int64_t c = 0; c < cols; ++c)
+      for (int64_t r = 0; r < n; ++r) out[c * out_ld + first + r] = x[(first + r) * ld + c];
   }
 }
 

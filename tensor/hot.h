@@ -1,7 +1,8 @@
 // The hot loops: plain functions over rows of numbers, written so that the compiler turns them into vector code.
 //
 // hot.cpp compiles each for AVX-512, AVX2 and the baseline, and the loader picks one: a portable binary that is fast
-// everywhere. Sums are explicit `omp simd` reductions, since a compiler may not reorder floating-point additions unasked
+// everywhere. Sums are explicit `omp simd` reductions, since a compiler may not reorder floating-point additions
+// unasked
 // (-ffast-math would allow it, and would also make NaN checks disappear).
 #pragma once
 
@@ -11,7 +12,6 @@
 
 namespace clearhead::inline CLEARHEAD_REAL::hot {
 
-Real max(const Real* x, int64_t n);
 Real sum(const Real* x, int64_t n);
 Real dot(const Real* x, const Real* y, int64_t n);
 double sum_of_squares(const Real* x, int64_t n);
@@ -19,18 +19,24 @@ double sum_of_squares(const Real* x, int64_t n);
 void add(const Real* x, const Real* y, Real* out, int64_t n);  // out = x + y (out may be x or y)
 void scale(Real* x, Real factor, int64_t n);
 
-// x_i <- exp(x_i - shift); returns the sum. In float, exp of less than -87 is exactly 0 (so exp(-inf) = 0) and of more than
-// 88.4 infinity. NaN stays NaN.
-Real exp_and_sum(Real* x, Real shift, int64_t n);
-Real exp_and_sum(Real* x, Real shift, int64_t seen, int64_t n);  // the same for the first `seen`; the others become 0
+// Rows of n numbers of which the first `seen` count, as in a causal pattern (and seen = n otherwise).
+Real max(const Real* x, int64_t seen, int64_t n);
+inline Real max(const Real* x, int64_t n) { return max(x, n, n); }
+// x_i <- exp(x_i - shift), and 0 from `seen` on; returns the sum. Below exp(-87) a float result is exactly 0, so
+// exp(-inf) = 0. NaN stays NaN.
+Real exp_and_sum(Real* x, Real shift, int64_t seen, int64_t n);
+inline Real exp_and_sum(Real* x, Real shift, int64_t n) { return exp_and_sum(x, shift, n, n); }
 Real log_sum_exp(const Real* x, int64_t n);  // max + ln sum exp(x - max)
 
 // dx_i = p_i (dp_i - <p, dp>): the gradient of a softmax row with probabilities p. dx may be dp.
 void softmax_pullback(const Real* p, const Real* dp, Real* dx, int64_t n);
 
-// The row of attention's backward pass: p_j = exp(s_j - lse), ds_j = p_j (dp_j - d) * scale. s becomes p, dp becomes ds;
-// both are 0 from `seen` on.
+// The row of attention's backward pass: p_j = exp(s_j - lse), ds_j = p_j (dp_j - d) * scale. s becomes p, dp becomes
+// ds; both are 0 from `seen` on.
 void attention_pullback(Real* s, Real* dp, Real lse, Real d, Real scale, int64_t seen, int64_t n);
+
+// out[c, r] = x[r, c] for x [rows, cols]
+void transpose(const Real* x, int64_t ld, int64_t rows, int64_t cols, Real* out, int64_t out_ld);
 
 // One step of AdamW. The corrections are 1 / (1 - beta^t).
 struct AdamStep {
