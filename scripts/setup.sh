@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What demo.sh and test.sh share: installs the packages that are missing, and builds a preset of CMakePresets.json.
-# Run on its own it only installs. Every stage prints one line; its output goes to build/logs/, and the end of that to the
-# screen if the stage fails.
+# Run on its own it only installs. Every stage prints one line; its output goes to build/logs/, and the end of that to
+# the screen if the stage fails.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -28,13 +28,13 @@ stage() {
 
 is_installed() { [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
 
-# An update that fails does not matter if the install succeeds: the lists may be good enough, or only a foreign source down.
+# Asks nothing. An update may fail: the old lists may be good enough, or only a source that we do not need be down.
 apt_install() {
-  local as_root=(env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get -y -q -o DPkg::Lock::Timeout=300 -o Acquire::Retries=2
-    -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold)
-  [[ $EUID == 0 ]] || as_root=(sudo "${as_root[@]}")
-  "${as_root[@]}" update || true
-  "${as_root[@]}" install --no-install-recommends "$@"
+  local apt=(env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get -y -q -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0
+    -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold -o Acquire::Retries=2)
+  [[ $EUID == 0 ]] || apt=(sudo "${apt[@]}")
+  "${apt[@]}" update || true
+  "${apt[@]}" install --no-install-recommends "$@"
 }
 
 install_packages() {

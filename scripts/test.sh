@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds and runs every test. The optimized tests run in the preset `ci`, which is `release` with
-# warnings as errors: the tests are also the gate for a change. Then the unit tests again, under the address and
+# Installs what is missing, builds and runs every test. The optimized tests run in the preset `ci`, which is `release`
+# with warnings as errors: the tests are also the gate for a change. Then the unit tests again, under the address and
 # undefined-behaviour sanitizers.
 # shellcheck source-path=SCRIPTDIR source=setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -16,5 +16,5 @@ run_tests() {
 install_packages
 build ci
 run_tests ci "running every test"
-build asan
+build asan tests/all
 run_tests asan "running the unit tests under the sanitizers" -L unit

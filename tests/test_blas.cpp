@@ -1,5 +1,6 @@
-// matmul against three plain loops, for every way in which an operand can lie in memory. Entries are small integers, whose
-// sums are exact in any order, so the comparison is exact as well; a rounding test and a same-bits test use real numbers.
+// matmul against three plain loops, for every way in which an operand can lie in memory. Entries are small integers,
+// whose sums are exact in any order, so the comparison is exact as well; a rounding test and a same-bits test use real
+// numbers.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -52,7 +53,8 @@ void expect_exact(const Tensor& a, const Tensor& b, const std::string& what) {
   ASSERT_TRUE(c.is_contiguous());
   const std::vector<double> expected = reference(a, b);
   for (size_t i = 0; i < expected.size(); ++i)
-    ASSERT_EQ(double(c.flat()[i]), expected[i]) << what << ": element " << i << ", a " << a.shape() << ", b " << b.shape();
+    ASSERT_EQ(double(c.flat()[i]), expected[i])
+        << what << ": element " << i << ", a " << a.shape() << ", b " << b.shape();
 }
 
 // A matrix [n, m] in every layout that views can produce.
@@ -60,6 +62,7 @@ struct Layout {
   const char* name;
   std::function<Tensor(int64_t n, int64_t m, Rng&)> make;
 };
+// clang-format off
 const std::vector<Layout> layouts{
     {"rows", [](int64_t n, int64_t m, Rng& rng) { return integers({n, m}, rng); }},
     {"transposed", [](int64_t n, int64_t m, Rng& rng) { return integers({m, n}, rng).transpose(); }},
@@ -74,6 +77,7 @@ const std::vector<Layout> layouts{
     {"no unit stride, transposed",
      [](int64_t n, int64_t m, Rng& rng) { return integers({m, n, 2}, rng).select(2, 1).transpose(); }},
 };
+// clang-format on
 
 // The same bits for 1, 2 and 3 threads.
 void expect_same_bits(const Tensor& a, const Tensor& b) {
@@ -92,21 +96,23 @@ void expect_same_bits(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 TEST(Matmul, EveryPairOfLayouts) {
-  const std::vector<std::array<int64_t, 3>> sizes{{3, 4, 5}, {1, 1, 1}, {1, 5, 3}, {4, 1, 3}, {5, 7, 1},
+  const std::vector<std::array<int64_t, 3>> sizes{{3, 4, 5}, {1, 1, 1}, {1, 5, 3}, {4, 1, 3},  {5, 7, 1},
                                                   {1, 1, 6}, {6, 1, 1}, {1, 9, 1}, {17, 33, 9}};
   Rng rng(0);
   for (const auto& [n, k, m] : sizes)
     for (const Layout& a : layouts)
       for (const Layout& b : layouts)
-        ASSERT_NO_FATAL_FAILURE(expect_exact(a.make(n, k, rng), b.make(k, m, rng), std::string(a.name) + " x " + b.name));
+        ASSERT_NO_FATAL_FAILURE(
+            expect_exact(a.make(n, k, rng), b.make(k, m, rng), std::string(a.name) + " x " + b.name));
 }
 
-// n, k, m for: chunks of rows, of the inner dimension and of columns, the borders between them, and products so small or
-// narrow that gemm makes them of smaller ones.
+// n, k, m for: chunks of rows, of the inner dimension and of columns, the borders between them, and products so small
+// or narrow that gemm makes them of smaller ones.
 const std::vector<std::array<int64_t, 3>> chunked{
-    {127, 8, 5},   {129, 8, 5},    {300, 20, 30},  {1023, 3, 2},  {1024, 3, 2},  {1100, 6, 7},  {2047, 3, 5},    {2100, 65, 64},
-    {3, 2047, 4},  {3, 2048, 4},   {255, 2050, 2}, {1024, 2048, 1}, {1, 5000, 1}, {2, 3073, 3}, {100, 3072, 20}, {30, 40, 1023},
-    {30, 4, 1024}, {7, 5, 1537},   {1, 3, 1024},   {1024, 2, 1024}, {2, 1, 9000}, {120, 1100, 130}};
+    {127, 8, 5},  {129, 8, 5},     {300, 20, 30},   {1023, 3, 2},    {1024, 3, 2},   {1100, 6, 7},
+    {2047, 3, 5}, {2100, 65, 64},  {3, 2047, 4},    {3, 2048, 4},    {255, 2050, 2}, {1024, 2048, 1},
+    {1, 5000, 1}, {2, 3073, 3},    {100, 3072, 20}, {30, 40, 1023},  {30, 4, 1024},  {7, 5, 1537},
+    {1, 3, 1024}, {1024, 2, 1024}, {2, 1, 9000},    {120, 1100, 130}};
 
 TEST(Matmul, EveryWayToCutTheWork) {
   Rng rng(1);
@@ -123,18 +129,21 @@ TEST(Matmul, Batches) {
   expect_exact(a, b, "plain");
   expect_exact(integers({2, 3, 5, 4}, rng).transpose(), integers({2, 3, 6, 5}, rng).transpose(), "transposed");
   // attention: [B, T, H, d] seen as [B, H, T, d]
-  const Tensor q = integers({2, 7, 3, 5}, rng).permute({0, 2, 1, 3}), k = integers({2, 7, 3, 5}, rng).permute({0, 2, 1, 3});
+  const Tensor q = integers({2, 7, 3, 5}, rng).permute({0, 2, 1, 3}),
+               k = integers({2, 7, 3, 5}, rng).permute({0, 2, 1, 3});
   expect_exact(q, k.transpose(), "queries x keys");
   expect_exact(q.permute({1, 0, 2, 3}), k.permute({1, 0, 3, 2}), "with the leading dimensions exchanged");
   // heads as column slices of one matrix: [d, H * h] seen as [H, d, h]
   const Tensor w = integers({8, 3 * 5}, rng).reshape({8, 3, 5}).transpose(0, 1);
   expect_exact(integers({1, 4, 8}, rng).expand({3, 4, 8}), w, "an input that all heads share");
-  expect_exact(integers({3, 4, 5}, rng), integers({1, 5, 6}, rng).expand({3, 5, 6}), "a matrix that the whole batch shares");
+  expect_exact(integers({3, 4, 5}, rng), integers({1, 5, 6}, rng).expand({3, 5, 6}),
+               "a matrix that the whole batch shares");
   expect_exact(a, integers({5, 6}, rng), "a single matrix");
   expect_exact(q, integers({5, 6}, rng), "a view x a single matrix");
   expect_exact(a.narrow(1, 1, 2), b.narrow(1, 0, 2), "parts of batches");
   expect_exact(integers({1, 3, 4}, rng), integers({1, 4, 5}, rng), "a batch of one");
-  expect_exact(integers({1, 1, 2, 2500}, rng), integers({1, 1, 2500, 3}, rng), "a batch of one, a long inner dimension");
+  expect_exact(integers({1, 1, 2, 2500}, rng), integers({1, 1, 2500, 3}, rng),
+               "a batch of one, a long inner dimension");
   expect_exact(integers({2, 2, 2500}, rng), integers({2, 2500, 3}, rng), "a batch of two, a long inner dimension");
   expect_exact(integers({6, 1, 1}, rng), integers({6, 1, 1}, rng), "numbers");
   expect_exact(integers({6, 4, 5, 2}, rng).select(3, 0), integers({6, 5, 2, 2}, rng).select(3, 1), "no unit stride");
@@ -171,12 +180,18 @@ TEST(Matmul, ShowsNanAndInfinity) {
 }
 
 TEST(Matmul, ErrorTexts) {
-  EXPECT_EQ(error_of([] { matmul(Tensor({5, 7}), Tensor({4, 3})); }),
+  EXPECT_EQ(error_of([] {
+              matmul(Tensor({5, 7}), Tensor({4, 3}));
+            }),
             "matmul: inner dimensions differ: a is [5, 7], b is [4, 3]");
   EXPECT_EQ(error_of([] { matmul(Tensor({7}), Tensor({7, 3})); }), "matmul: needs matrices: a is [7], b is [7, 3]");
-  EXPECT_EQ(error_of([] { matmul(Tensor({2, 5, 7}), Tensor({3, 7, 4})); }),
+  EXPECT_EQ(error_of([] {
+              matmul(Tensor({2, 5, 7}), Tensor({3, 7, 4}));
+            }),
             "matmul: leading dimensions differ: a is [2, 5, 7], b is [3, 7, 4] (b may also be a single matrix)");
-  EXPECT_EQ(error_of([] { matmul(Tensor({5, 7}), Tensor({1, 7, 4})); }),
+  EXPECT_EQ(error_of([] {
+              matmul(Tensor({5, 7}), Tensor({1, 7, 4}));
+            }),
             "matmul: leading dimensions differ: a is [5, 7], b is [1, 7, 4] (b may also be a single matrix)");
   EXPECT_EQ(error_of([] { matmul(Tensor(), Tensor({7, 4})); }), "matmul: an operand is undefined");
 }
@@ -184,10 +199,12 @@ TEST(Matmul, ErrorTexts) {
 TEST(Gemm, ScalesAndAccumulatesIntoABlock) {
   Rng rng(5);
   // the last three are large enough to be made of smaller products, if a or none of the two is transposed
-  for (const auto& [n, k, m] : std::vector<std::array<int64_t, 3>>{{3, 4, 5}, {1, 1, 1}, {60, 999, 50}, {999, 60, 50}, {5000, 3, 70}})
+  for (const auto& [n, k, m] :
+       std::vector<std::array<int64_t, 3>>{{3, 4, 5}, {1, 1, 1}, {60, 999, 50}, {999, 60, 50}, {5000, 3, 70}})
     for (int transposed = 0; transposed < 4; ++transposed) {
       const bool ta = transposed & 1, tb = transposed & 2;
-      const Tensor a = integers(ta ? Shape{k, n + 1} : Shape{n, k + 1}, rng), b = integers(tb ? Shape{m, k + 2} : Shape{k, m + 2}, rng);
+      const Tensor a = integers(ta ? Shape{k, n + 1} : Shape{n, k + 1}, rng),
+                   b = integers(tb ? Shape{m, k + 2} : Shape{k, m + 2}, rng);
       Tensor out({n, m + 3}, 1);
       Real* const block = out.mut().data() + 2;  // columns 2 .. m + 1
       gemm(n, m, k, 2, {a.data(), a.dim(1), ta}, {b.data(), b.dim(1), tb}, 3, block, m + 3);

@@ -46,7 +46,8 @@ void expect_same_bits(const char* name, const std::function<Tensor()>& f) {
   for (int n : {2, 3}) {
     set_num_threads(n);
     const Tensor several = f();
-    EXPECT_EQ(std::memcmp(one.data(), several.data(), size_t(one.numel()) * sizeof(Real)), 0) << name << ", " << n << " threads";
+    EXPECT_EQ(std::memcmp(one.data(), several.data(), size_t(one.numel()) * sizeof(Real)), 0)
+        << name << ", " << n << " threads";
   }
   set_num_threads(threads);
 }
@@ -65,7 +66,8 @@ std::vector<double> softmax_of(const Real* x, int64_t n) {
 
 TEST(Elementwise, TakesAnyView) {
   Rng rng(0);
-  const Tensor a = random_normal({3, 50, 7}, 1, rng).transpose(0, 1), b = random_normal({50, 1, 7}, 1, rng).expand({50, 3, 7});
+  const Tensor a = random_normal({3, 50, 7}, 1, rng).transpose(0, 1),
+               b = random_normal({50, 1, 7}, 1, rng).expand({50, 3, 7});
   const std::vector<double> x = doubles(a), y = doubles(b);
   const Tensor plus = add(a, b), minus = sub(a, b), times = mul(a, b), ratio = div(a, b), scaled = scale(a, Real(1.5));
   for (const Tensor& t : {plus, minus, times, ratio, scaled}) {
@@ -95,7 +97,9 @@ TEST(Elementwise, TakesAnyView) {
 }
 
 TEST(Elementwise, ErrorTexts) {
-  EXPECT_EQ(error_of([] { add(Tensor({2, 3}), Tensor({3})); }),
+  EXPECT_EQ(error_of([] {
+              add(Tensor({2, 3}), Tensor({3}));
+            }),
             "add: shapes differ: a is [2, 3], b is [3] (use expand to repeat a dimension)");
   EXPECT_EQ(error_of([] {
               Tensor t({2, 3});
@@ -107,7 +111,9 @@ TEST(Elementwise, ErrorTexts) {
   EXPECT_EQ(error_of([] { sum_to(Tensor({2, 3}), {2}); }), "sum_to: from [2, 3] to [2]");
   EXPECT_EQ(error_of([] { sum(Tensor({2, 3}), 2); }), "shape: no axis 2 in [2, 3]");
   EXPECT_EQ(error_of([] { softmax(Tensor({}, 1)); }), "shape: no axis -1 in []");
-  EXPECT_EQ(error_of([] { causal_softmax(Tensor({4, 5})); }),
+  EXPECT_EQ(error_of([] {
+              causal_softmax(Tensor({4, 5}));
+            }),
             "causal_softmax: needs square scores [.., T, T], got [4, 5]");
   EXPECT_EQ(error_of([] { pad(Tensor({2, 3}), {2, 4}, 1, 2); }), "pad: [2, 3] does not fit at 2 of axis 1 of [2, 4]");
 }
@@ -135,8 +141,8 @@ TEST(Sum, EveryAxisOfAView) {
 TEST(Sum, SumToUndoesExpand) {
   Rng rng(2);
   const Tensor g = random_normal({4, 3, 5, 2}, 1, rng);
-  for (const Shape& shape : {Shape{4, 3, 5, 2}, Shape{3, 5, 2}, Shape{3, 1, 2}, Shape{1, 1, 1, 1}, Shape{2}, Shape{1}, Shape{},
-                             Shape{4, 1, 5, 1}, Shape{5, 1}}) {
+  for (const Shape& shape : {Shape{4, 3, 5, 2}, Shape{3, 5, 2}, Shape{3, 1, 2}, Shape{1, 1, 1, 1}, Shape{2}, Shape{1},
+                             Shape{}, Shape{4, 1, 5, 1}, Shape{5, 1}}) {
     const Tensor s = sum_to(g, shape);
     ASSERT_EQ(s.shape(), shape);
     // <sum_to(g), x> = <g, expand(x)>: that is what the inverse (the adjoint) of expand means
@@ -177,10 +183,10 @@ TEST(Softmax, RowsOfAnySizeOfNumber) {
 }
 
 TEST(Softmax, ExtremeEntries) {
-  const Tensor x = Tensor::from({5, 3}, {1e30, 0, -1e30,             //
-                                         -1e30, -1e30, -1e30,        //
-                                         -INFINITY, 2, -INFINITY,    //
-                                         3e38, 3e38, -3e38,          //
+  const Tensor x = Tensor::from({5, 3}, {1e30, 0, -1e30,           //
+                                         -1e30, -1e30, -1e30,      //
+                                         -INFINITY, 2, -INFINITY,  //
+                                         3e38, 3e38, -3e38,        //
                                          -INFINITY, -1e30, -1e30});
   expect_near(softmax(x), {1, 0, 0, 1. / 3, 1. / 3, 1. / 3, 0, 1, 0, .5, .5, 0, 0, .5, .5}, 2 * eps);
   EXPECT_EQ(softmax(x).at({0, 1}), Real(0));
@@ -218,7 +224,8 @@ TEST(CausalSoftmax, LaterColumnsAreExactlyZero) {
   Rng rng(5);
   for (int64_t T : {1, 2, 9, 40}) {
     Tensor scores = random_normal({2, 3, T, T}, 5, rng);
-    for (int64_t i = 0; i + 1 < T; ++i) scores.mut()[size_t(i * T + i + 1)] = i % 2 ? not_a_number : infinity;  // unread
+    for (int64_t i = 0; i + 1 < T; ++i)
+      scores.mut()[size_t(i * T + i + 1)] = i % 2 ? not_a_number : infinity;  // unread
     const Tensor pattern = causal_softmax(scores);
     for (int64_t b = 0; b < 2; ++b)
       for (int64_t h = 0; h < 3; ++h)
@@ -307,7 +314,8 @@ TEST(Hot, MaskedExpLeavesNothingBehindTheSeen) {
       for (int64_t j = seen; j < n; ++j) row[j] = j % 2 ? infinity : not_a_number;
       const Real sum = hot::exp_and_sum(row, 1, seen, n), expected = hot::exp_and_sum(y.mut().data(), 1, seen);
       ASSERT_NEAR(double(sum), double(expected), 4 * eps * double(sum));
-      for (int64_t j = 0; j < n; ++j) ASSERT_NEAR(double(row[j]), j < seen ? double(y.at({j})) : 0, j < seen ? 2 * eps : 0);
+      for (int64_t j = 0; j < n; ++j)
+        ASSERT_NEAR(double(row[j]), j < seen ? double(y.at({j})) : 0, j < seen ? 2 * eps : 0);
     }
 }
 
@@ -315,7 +323,8 @@ TEST(Hot, PullbacksOfSoftmaxAndAttentionRows) {
   Rng rng(7);
   for (int64_t n : {1, 5, 16, 37})
     for (int64_t seen : {n, (n + 1) / 2}) {  // attention's row is longer than what it sees
-      const Tensor scores = random_normal({n}, 2, rng), dp = random_normal({n}, 1, rng), p = softmax(scores.narrow(0, 0, seen));
+      const Tensor scores = random_normal({n}, 2, rng), dp = random_normal({n}, 1, rng),
+                   p = softmax(scores.narrow(0, 0, seen));
       const double d = double(hot::dot(p.data(), dp.data(), seen));
       std::vector<double> expected;
       for (size_t i = 0; i < size_t(seen); ++i) expected.push_back(double(p.flat()[i]) * (double(dp.flat()[i]) - d));
@@ -326,7 +335,8 @@ TEST(Hot, PullbacksOfSoftmaxAndAttentionRows) {
       Tensor s = scores.clone(), ds = dp.clone();
       for (int64_t j = seen; j < n; ++j) s.mut()[size_t(j)] = infinity, ds.mut()[size_t(j)] = not_a_number;
       const Real scale = Real(.25);
-      hot::attention_pullback(s.mut().data(), ds.mut().data(), hot::log_sum_exp(scores.data(), seen), Real(d), scale, seen, n);
+      hot::attention_pullback(s.mut().data(), ds.mut().data(), hot::log_sum_exp(scores.data(), seen), Real(d), scale,
+                              seen, n);
       expect_near(s.narrow(0, 0, seen), doubles(p), 16 * eps);
       for (double& v : expected) v *= double(scale);
       expect_near(ds.narrow(0, 0, seen), expected, 32 * eps);

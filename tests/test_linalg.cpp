@@ -33,15 +33,16 @@ Tensor identity(int64_t n) {
 
 void expect_values(const std::vector<std::complex<double>>& values, const std::vector<std::complex<double>>& expected) {
   ASSERT_EQ(values.size(), expected.size());
-  for (size_t i = 0; i < values.size(); ++i) EXPECT_LT(std::abs(values[i] - expected[i]), 10 * eps) << "eigenvalue " << i;
+  for (size_t i = 0; i < values.size(); ++i)
+    EXPECT_LT(std::abs(values[i] - expected[i]), 10 * eps) << "eigenvalue " << i;
 }
 
 }  // namespace
 
 TEST(Eigenvalues, KnownMatrices) {
   const double angle = 0.3, c = std::cos(angle), s = std::sin(angle);
-  expect_values(eigenvalues(Tensor::from({2, 2}, {c, -s, s, c})), {{c, s}, {c, -s}});          // a rotation
-  expect_values(eigenvalues(Tensor::from({2, 2}, {1, 5, 0, -3})), {-3, 1});                    // triangular: the diagonal
+  expect_values(eigenvalues(Tensor::from({2, 2}, {c, -s, s, c})), {{c, s}, {c, -s}});  // a rotation
+  expect_values(eigenvalues(Tensor::from({2, 2}, {1, 5, 0, -3})), {-3, 1});            // triangular: the diagonal
   expect_values(eigenvalues(Tensor::from({3, 3}, {2, 9, 9, 0, 0, -3, 0, 3, 0})), {{0, 3}, {0, -3}, 2});
   expect_values(eigenvalues(Tensor::from({1, 1}, {-7})), {-7});
   expect_values(eigenvalues(Tensor({3, 3})), {0, 0, 0});
@@ -69,7 +70,8 @@ TEST(Eigenvalues, TracesOfAGeneralMatrix) {
 
 TEST(Svd, MultipliesBackAndIsOrthonormal) {
   Rng rng(1);
-  for (const Shape& shape : {Shape{7, 3}, Shape{3, 7}, Shape{5, 5}, Shape{1, 6}, Shape{6, 1}, Shape{1, 1}, Shape{60, 40}}) {
+  for (const Shape& shape :
+       {Shape{7, 3}, Shape{3, 7}, Shape{5, 5}, Shape{1, 6}, Shape{6, 1}, Shape{1, 1}, Shape{60, 40}}) {
     const int64_t n = shape[0], m = shape[1], r = std::min(n, m);
     for (const Tensor& a : {random_normal(shape, 1, rng), random_normal({m, n}, 1, rng).transpose()}) {
       const auto [U, S, Vh] = svd(a);

@@ -1,5 +1,5 @@
-// The generator: a published known answer, streams that know nothing of each other, and the distributions. Seeds are fixed,
-// so the statistical bounds (about four standard errors) hold always or never.
+// The generator: a published known answer, streams that know nothing of each other, and the distributions. Seeds are
+// fixed, so the statistical bounds (about four standard errors) hold always or never.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,8 @@ std::vector<uint32_t> draw(Rng rng, int n) {
   return words;
 }
 
-// The sum of (observed - expected)^2 / expected; about n with a standard deviation of sqrt(2 n) if the counts are uniform.
+// The sum of (observed - expected)^2 / expected; about n with a standard deviation of sqrt(2 n) if the counts are
+// uniform.
 double chi_squared(const std::vector<int>& counts) {
   const double expected = double(std::accumulate(counts.begin(), counts.end(), 0)) / double(counts.size());
   double sum = 0;
@@ -39,7 +40,8 @@ std::string error_of(F f) {
 
 }  // namespace
 
-// Random123's kat_vectors: philox4x32 with 10 rounds, counter 0, key 0. In our terms: block 0 of stream 0, index 0, seed 0.
+// Random123's kat_vectors: philox4x32 with 10 rounds, counter 0, key 0. In our terms: block 0 of stream 0, index 0,
+// seed 0.
 TEST(Rng, PhiloxKnownAnswer) {
   EXPECT_EQ(draw(Rng(0, Stream::init, 0), 4), (std::vector<uint32_t>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
 }

@@ -1,5 +1,5 @@
-// Shapes, views, writing and storage. Views are compared element by element with a model that has no strides: a plain list
-// of numbers and a rule that says from where each element comes.
+// Shapes, views, writing and storage. Views are compared element by element with a model that has no strides: a plain
+// list of numbers and a rule that says from where each element comes.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -40,7 +40,8 @@ std::vector<Index> indices(const Shape& shape) {
   Index index(size_t(shape.rank()), 0);
   for (int64_t n = shape.numel(); n > 0; --n) {
     all.push_back(index);
-    for (int axis = shape.rank() - 1; axis >= 0 && ++index[size_t(axis)] == shape[axis]; --axis) index[size_t(axis)] = 0;
+    for (int axis = shape.rank() - 1; axis >= 0 && ++index[size_t(axis)] == shape[axis]; --axis)
+      index[size_t(axis)] = 0;
   }
   return all;
 }
@@ -138,8 +139,9 @@ void random_view(Tensor& t, Model& model, Rng& rng) {
     });
   } else if (rank == 3) {
     t = t.permute({2, 0, -2});
-    model.rearrange({model.shape[2], model.shape[0], model.shape[1]},
-                    [](const Index& index) { return Index{index[1], index[2], index[0]}; });
+    model.rearrange({model.shape[2], model.shape[0], model.shape[1]}, [](const Index& index) {
+      return Index{index[1], index[2], index[0]};
+    });
   }
 }
 
@@ -157,11 +159,13 @@ Shape random_factors(int64_t n, Rng& rng) {
     at[1] *= at[0];
     dims.erase(at);
   }
-  while (dims.size() < Shape::max_rank && rng.below(2)) dims.insert(dims.begin() + rng.below(int64_t(dims.size()) + 1), 1);
+  while (dims.size() < Shape::max_rank && rng.below(2))
+    dims.insert(dims.begin() + rng.below(int64_t(dims.size()) + 1), 1);
   return Shape(dims);
 }
 
-// Do strides exist for `to` that reach t's elements in order? They would be the distances that index 1 of each axis is away.
+// Do strides exist for `to` that reach t's elements in order? They would be the distances that index 1 of each axis is
+// away.
 bool view_exists(const Tensor& t, const Shape& to) {
   std::vector<int64_t> order;
   for (const Index& index : indices(t.shape())) order.push_back(address(t, index));
@@ -202,7 +206,9 @@ TEST(Shape, ErrorTexts) {
   EXPECT_EQ(error_of([] { Shape({2, 3}).axis(2); }), "shape: no axis 2 in [2, 3]");
   EXPECT_EQ(error_of([] { Shape({2, 3}).axis(-3); }), "shape: no axis -3 in [2, 3]");
   EXPECT_EQ(error_of([] { Shape().axis(0); }), "shape: no axis 0 in []");
-  EXPECT_EQ(error_of([] { Shape({2, 3}).with(1, 0); }),
+  EXPECT_EQ(error_of([] {
+              Shape({2, 3}).with(1, 0);
+            }),
             "shape: every dimension must be at least 1, got 0 for axis 1 of [2, 3]");
 }
 
@@ -255,7 +261,8 @@ TEST(Views, RandomChainsEqualTheModel) {
       const Tensor reshaped = t.reshape(to);
       ASSERT_EQ(reshaped.shape(), to);
       ASSERT_EQ(elements(reshaped), model.values) << "seed " << seed << ": " << t.shape() << " to " << to;
-      ASSERT_EQ(reshaped.storage() == storage, view_exists(t, to)) << "seed " << seed << ": " << t.shape() << " to " << to;
+      ASSERT_EQ(reshaped.storage() == storage, view_exists(t, to))
+          << "seed " << seed << ": " << t.shape() << " to " << to;
     }
   }
 }
@@ -270,13 +277,13 @@ TEST(Views, ReshapeMergesOnlyWhatIsEvenlySpaced) {
   EXPECT_TRUE(is_view(t.narrow(0, 1, 1), {12}));
   EXPECT_TRUE(is_view(t.narrow(1, 1, 1), {2, 4}));
   EXPECT_FALSE(is_view(t.narrow(1, 1, 1), {8}));
-  EXPECT_TRUE(is_view(t.narrow(1, 0, 2), {2, 2, 2, 2}));   // splits never need a copy
+  EXPECT_TRUE(is_view(t.narrow(1, 0, 2), {2, 2, 2, 2}));  // splits never need a copy
   EXPECT_FALSE(is_view(t.transpose(0, 1), {6, 4}));
-  EXPECT_TRUE(is_view(t.permute({2, 0, 1}), {4, 6}));      // axes that stay neighbours
+  EXPECT_TRUE(is_view(t.permute({2, 0, 1}), {4, 6}));  // axes that stay neighbours
   EXPECT_TRUE(is_view(t.permute({2, 0, 1}), {2, 2, 1, 6, 1}));
   EXPECT_TRUE(is_view(counting({3, 1}).expand({5, 3, 4}), {5, 3, 2, 2}));
   EXPECT_FALSE(is_view(counting({3, 1}).expand({5, 3, 4}), {5, 12}));
-  EXPECT_TRUE(is_view(counting({1, 1}).expand({3, 4}), {12}));  // one number, repeated twelve times
+  EXPECT_TRUE(is_view(counting({1, 1}).expand({3, 4}), {12}));     // one number, repeated twelve times
   EXPECT_TRUE(is_view(counting({2, 1, 3}).transpose(0, 1), {6}));  // an axis of size 1 has no say
   EXPECT_TRUE(is_view(counting({1}), {}));
   EXPECT_TRUE(is_view(counting({}), {1, 1, 1}));
@@ -293,7 +300,9 @@ TEST(Views, ErrorTexts) {
   EXPECT_EQ(error_of([&] { t.permute({0}); }), "permute: got 1 axes for [2, 3]");
   EXPECT_EQ(error_of([&] { t.permute({1, -1}); }), "permute: axis -1 appears twice, shape [2, 3]");
   EXPECT_EQ(error_of([&] { t.expand({3}); }), "expand: cannot drop dimensions: from [2, 3] to [3]");
-  EXPECT_EQ(error_of([&] { t.expand({4, 3}); }),
+  EXPECT_EQ(error_of([&] {
+              t.expand({4, 3});
+            }),
             "expand: only dimensions of size 1 can be repeated: from [2, 3] to [4, 3]");
   EXPECT_EQ(error_of([&] { t.reshape({4}); }), "reshape: [2, 3] has 6 elements, [4] has 4");
   EXPECT_EQ(error_of([&] { t.reshape({4, -1}); }), "reshape: [2, 3] has 6 elements, not a multiple of 4");
@@ -304,7 +313,10 @@ TEST(Views, ErrorTexts) {
 
 TEST(Values, ErrorTexts) {
   const Tensor t({2, 3});
-  EXPECT_EQ(error_of([] { Tensor::from({2, 2}, {1, 2, 3}); }), "Tensor::from: shape [2, 2] has 4 elements, got 3 values");
+  EXPECT_EQ(error_of([] {
+              Tensor::from({2, 2}, {1, 2, 3});
+            }),
+            "Tensor::from: shape [2, 2] has 4 elements, got 3 values");
   EXPECT_EQ(error_of([&] { t.item(); }), "item: needs exactly one element, the shape is [2, 3]");
   EXPECT_EQ(error_of([&] { t.at({1}); }), "at: got 1 indices for [2, 3]");
   EXPECT_EQ(error_of([&] { t.at({1, 3}); }), "at: index 3 is outside axis 1 of [2, 3]");
@@ -340,8 +352,10 @@ TEST(Writing, NeedsContiguityAndRaisesTheVersionOfTheStorage) {
   Tensor transposed = t.transpose(), column = t.narrow(1, 0, 1), repeated = Tensor({1}).expand({4});
   EXPECT_EQ(error_of([&] { transposed.mut(); }),
             "mut: needs a contiguous tensor, [3, 2] is a strided view; write to a clone()");
-  EXPECT_EQ(error_of([&] { column.mut(); }), "mut: needs a contiguous tensor, [2, 1] is a strided view; write to a clone()");
-  EXPECT_EQ(error_of([&] { repeated.mut(); }), "mut: needs a contiguous tensor, [4] is a strided view; write to a clone()");
+  EXPECT_EQ(error_of([&] { column.mut(); }),
+            "mut: needs a contiguous tensor, [2, 1] is a strided view; write to a clone()");
+  EXPECT_EQ(error_of([&] { repeated.mut(); }),
+            "mut: needs a contiguous tensor, [4] is a strided view; write to a clone()");
   EXPECT_EQ(t.storage()->version(), before + 3);  // a refused write is none
 }
 
