@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 // The loader's choice runs before the sanitizers are ready, so they get the baseline.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
@@ -24,11 +25,13 @@ constexpr int64_t width = sizeof(Lanes) / sizeof(Real);
 [[gnu::always_inline]] inline Lanes all(Real x) { return x - Lanes{}; }
 
 [[gnu::always_inline]] inline Lanes load(const Real* x, int64_t n, Real padding) {
-  Lanes v = all(padding);
-  if (n >= width)
+  if (n >= width) [[likely]] {
+    Lanes v;
     std::memcpy(&v, x, sizeof v);
-  else
-    std::memcpy(&v, x, size_t(n) * sizeof(Real));
+    return v;
+  }
+  Lanes v = all(padding);
+  std::memcpy(&v, x, size_t(n) * sizeof(Real));
   return v;
 }
 
@@ -44,20 +47,30 @@ constexpr int64_t width = sizeof(Lanes) / sizeof(Real);
   return index < Real(seen - i) ? load(x + i, n - i, padding) : all(padding);
 }
 
-[[gnu::always_inline]] inline Real total(const Lanes& v) {
-  Real x[width];
-  std::memcpy(x, &v, sizeof v);
-  for (int64_t half = width / 2; half > 0; half /= 2)
-    for (int64_t i = 0; i < half; ++i) x[i] += x[i + half];
-  return x[0];
+// All lanes moved by `by`, around the end. Adding a vector to itself moved by half its width, by a quarter, ... gives the
+// total in every lane.
+template <int by>
+[[gnu::always_inline]] inline Lanes moved(const Lanes& v) {
+  typedef std::conditional_t<sizeof(Real) == 4, int32_t, int64_t> Index __attribute__((vector_size(64)));
+  Index from = {};
+  for (int lane = 0; lane < width; ++lane) from[lane] = (lane + by) % int(width);
+  return __builtin_shuffle(v, from);
 }
 
-[[gnu::always_inline]] inline Real largest(const Lanes& v) {
-  Real x[width];
-  std::memcpy(x, &v, sizeof v);
-  for (int64_t half = width / 2; half > 0; half /= 2)
-    for (int64_t i = 0; i < half; ++i) x[i] = x[i + half] > x[i] ? x[i + half] : x[i];
-  return x[0];
+[[gnu::always_inline]] inline Real total(Lanes v) {
+  if constexpr (width == 16) v += moved<8>(v);
+  v += moved<4>(v);
+  v += moved<2>(v);
+  v += moved<1>(v);
+  return v[0];
+}
+
+[[gnu::always_inline]] inline Real largest(Lanes v) {
+  const auto larger = [](const Lanes& a, const Lanes& b) __attribute__((always_inline)) { return a > b ? a : b; };
+  if constexpr (width == 16) v = larger(v, moved<8>(v));
+  v = larger(v, moved<4>(v));
+  v = larger(v, moved<2>(v));
+  return larger(v, moved<1>(v))[0];
 }
 
 // exp x = 2^n * e^r with n = round(x / ln 2) and |r| <= ln 2 / 2, where the series to r^7 is exact to float precision.
@@ -90,10 +103,8 @@ typedef uint32_t Bits __attribute__((vector_size(64)));
 
 constexpr Real minus_infinity = -std::numeric_limits<Real>::infinity();
 
-}  // namespace
-
 // (A NaN is passed over here, and found by the sum that follows.)
-CLEARHEAD_CLONES Real max(const Real* x, int64_t seen, int64_t n) {
+[[gnu::always_inline]] inline Real row_max(const Real* x, int64_t seen, int64_t n) {
   Lanes m = all(minus_infinity);
   for (int64_t i = 0; i < seen; i += width) {
     const Lanes v = load_seen(x, i, seen, n, minus_infinity);
@@ -101,6 +112,20 @@ CLEARHEAD_CLONES Real max(const Real* x, int64_t seen, int64_t n) {
   }
   return largest(m);
 }
+
+[[gnu::always_inline]] inline Real row_exp(Real* x, Real shift, int64_t seen, int64_t n) {
+  Lanes s = {};
+  for (int64_t i = 0; i < n; i += width) {
+    const Lanes e = exponential(load_seen(x, i, seen, n, minus_infinity) - shift);
+    store(x + i, n - i, e);
+    s += e;
+  }
+  return total(s);
+}
+
+}  // namespace
+
+CLEARHEAD_CLONES Real max(const Real* x, int64_t seen, int64_t n) { return row_max(x, seen, n); }
 
 CLEARHEAD_CLONES Real sum(const Real* x, int64_t n) {
   Lanes s = {};
@@ -131,15 +156,7 @@ CLEARHEAD_CLONES void scale(Real* x, Real factor, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] *= factor;
 }
 
-CLEARHEAD_CLONES Real exp_and_sum(Real* x, Real shift, int64_t seen, int64_t n) {
-  Lanes s = {};
-  for (int64_t i = 0; i < n; i += width) {
-    const Lanes e = exponential(load_seen(x, i, seen, n, minus_infinity) - shift);
-    store(x + i, n - i, e);
-    s += e;
-  }
-  return total(s);
-}
+CLEARHEAD_CLONES Real exp_and_sum(Real* x, Real shift, int64_t seen, int64_t n) { return row_exp(x, shift, seen, n); }
 
 CLEARHEAD_CLONES Real log_sum_exp(const Real* x, int64_t n) {
   const Real m = max(x, n, n);
@@ -154,12 +171,21 @@ CLEARHEAD_CLONES void softmax_pullback(const Real* p, const Real* dp, Real* dx, 
   for (int64_t i = 0; i < n; ++i) dx[i] = p[i] * (dp[i] - d);
 }
 
-CLEARHEAD_CLONES void attention_pullback(Real* s, Real* dp, Real lse, Real d, Real factor, int64_t seen, int64_t n) {
-  for (int64_t i = 0; i < n; i += width) {
-    const Lanes p = exponential(load_seen(s, i, seen, n, minus_infinity) - lse);
-    store(s + i, n - i, p);
-    store(dp + i, n - i, p * (load_seen(dp, i, seen, n, 0) - d) * factor);
+CLEARHEAD_CLONES void attention_rows(Real* s, int64_t first, int64_t n, int64_t cols, Real* most, Real* inverse) {
+  for (int64_t r = 0; r < n; ++r, s += cols) {
+    most[r] = row_max(s, first + r + 1, cols);
+    inverse[r] = 1 / row_exp(s, most[r], first + r + 1, cols);
   }
+}
+
+CLEARHEAD_CLONES void attention_rows_pullback(Real* s, Real* dp, int64_t first, int64_t n, int64_t cols,
+                                              const Real* most, const Real* inverse, const Real* d, Real factor) {
+  for (int64_t r = 0; r < n; ++r, s += cols, dp += cols)
+    for (int64_t i = 0; i < cols; i += width) {
+      const Lanes p = exponential(load_seen(s, i, first + r + 1, cols, minus_infinity) - most[r]) * inverse[r];
+      store(s + i, cols - i, p);
+      store(dp + i, cols - i, p * (load_seen(dp, i, first + r + 1, cols, 0) - d[r]) * factor);
+    }
 }
 
 // Sixteen rows at a time, so that every cache line of either side is touched once while it is near.

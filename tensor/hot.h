@@ -31,9 +31,13 @@ Real log_sum_exp(const Real* x, int64_t n);  // max + ln sum exp(x - max)
 // dx_i = p_i (dp_i - <p, dp>): the gradient of a softmax row with probabilities p. dx may be dp.
 void softmax_pullback(const Real* p, const Real* dp, Real* dx, int64_t n);
 
-// The row of attention's backward pass: p_j = exp(s_j - lse), ds_j = p_j (dp_j - d) * scale. s becomes p, dp becomes
-// ds; both are 0 from `seen` on.
-void attention_pullback(Real* s, Real* dp, Real lse, Real d, Real scale, int64_t seen, int64_t n);
+// Rows of attention, for a block of n destinations from `first` on, against `cols` sources [n, cols], of which a
+// destination i sees 0 .. i. Scores s become exp(s - most), unnormalized, with inverse = 1 / their sum.
+void attention_rows(Real* s, int64_t first, int64_t n, int64_t cols, Real* most, Real* inverse);
+// And back: s becomes the pattern p = exp(s - most) * inverse, dp becomes ds = p (dp - d) * scale. Unseen entries
+// become 0.
+void attention_rows_pullback(Real* s, Real* dp, int64_t first, int64_t n, int64_t cols, const Real* most,
+                             const Real* inverse, const Real* d, Real scale);
 
 // out[c, r] = x[r, c] for x [rows, cols]
 void transpose(const Real* x, int64_t ld, int64_t rows, int64_t cols, Real* out, int64_t out_ld);

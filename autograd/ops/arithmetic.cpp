@@ -1,5 +1,5 @@
-// Elementwise ops. y_i depends on x_i alone, so the pullback multiplies dL/dy_i by dy_i/dx_i. What a pullback captures is
-// what the op keeps in memory: exp needs only its output, mul both inputs, add nothing.
+// Elementwise ops. y_i depends on x_i alone, so the pullback multiplies dL/dy_i by dy_i/dx_i. What a pullback captures
+// is what the op keeps in memory: exp needs only its output, mul both inputs, add nothing.
 #include <cmath>
 #include <numbers>
 
@@ -30,10 +30,11 @@ Var sub(const Var& a, const Var& b) {
 static const Register sub_spec{{"sub", [](auto& x) { return sub(x[0], x[1]); }, two_of_each}};
 
 Var mul(const Var& a, const Var& b) {
-  return record("mul", mul(a.value(), b.value()), {a, b}, [A = a.value(), B = b.value()](const Tensor& dy, Adjoints& d) {
-    d.add(0, [&] { return mul(dy, B); });
-    d.add(1, [&] { return mul(dy, A); });
-  });
+  return record("mul", mul(a.value(), b.value()), {a, b},
+                [A = a.value(), B = b.value()](const Tensor& dy, Adjoints& d) {
+                  d.add(0, [&] { return mul(dy, B); });
+                  d.add(1, [&] { return mul(dy, A); });
+                });
 }
 static const Register mul_spec{{"mul", [](auto& x) { return mul(x[0], x[1]); }, two_of_each}};
 
@@ -45,13 +46,12 @@ Var div(const Var& a, const Var& b) {
     d.add(1, [&] { return scale(div(mul(dy, y), B), -1); });
   });
 }
-static const Register div_spec{{.name = "div", .run = [](auto& x) { return div(x[0], x[1]); }, .samples = two_of_each,
-                                .positive = true}};
+static const Register div_spec{
+    {.name = "div", .run = [](auto& x) { return div(x[0], x[1]); }, .samples = two_of_each, .positive = true}};
 
 Var scale(const Var& a, Real factor) {
-  return record("scale", scale(a.value(), factor), {a}, [factor](const Tensor& dy, Adjoints& d) {
-    d.add(0, [&] { return scale(dy, factor); });
-  });
+  return record("scale", scale(a.value(), factor), {a},
+                [factor](const Tensor& dy, Adjoints& d) { d.add(0, [&] { return scale(dy, factor); }); });
 }
 static const Register scale_spec{{"scale", [](auto& x) { return scale(x[0], Real(-1.5)); }, one_of_each}};
 
@@ -63,10 +63,11 @@ static const Register exp_spec{{"exp", [](auto& x) { return exp(x[0]); }, one_of
 
 Var log(const Var& x) {
   const Tensor y = map(x.value(), [](Real v) { return std::log(v); });
-  return record("log", y, {x}, [X = x.value()](const Tensor& dy, Adjoints& d) { d.add(0, [&] { return div(dy, X); }); });
+  return record("log", y, {x},
+                [X = x.value()](const Tensor& dy, Adjoints& d) { d.add(0, [&] { return div(dy, X); }); });
 }
-static const Register log_spec{{.name = "log", .run = [](auto& x) { return log(x[0]); }, .samples = one_of_each,
-                                .positive = true}};
+static const Register log_spec{
+    {.name = "log", .run = [](auto& x) { return log(x[0]); }, .samples = one_of_each, .positive = true}};
 
 // tanh' = 1 - tanh^2
 Var tanh(const Var& x) {

@@ -35,11 +35,11 @@ Var attention(const Var& q, const Var& k, const Var& v, int64_t n_heads) {
 }
 
 // The same as one node. For each sequence and head, blocks of 64 destinations are scored against the sources up to the
-// block's end, and never against later ones. Only the logarithm of each row's sum is saved: with it, the backward pass
+// block's end, and never against later ones. Only each row's maximum and sum are saved: with them, the backward pass
 // recomputes the pattern block by block. Memory O(T) per head instead of O(T^2), and the blocks stay in cache.
 namespace {
 
-constexpr int64_t block = 64;
+constexpr int64_t block = 32;
 
 struct Head {  // one head of one sequence: pointers into [B, T, H * d_head]
   int64_t T, width, stride;
@@ -53,27 +53,20 @@ void scores(const Head& h, int64_t first, int64_t n, int64_t cols, const Real* k
   gemm(n, cols, h.width, h.scale, {h.q + first * h.stride, h.stride}, {k_transposed, h.T}, 0, out, cols);
 }
 
-void forward(const Head& h, Real* z, Real* lse, Real* k_transposed, Real* S) {
+void forward(const Head& h, Real* z, Real* most, Real* inverse, Real* k_transposed, Real* S) {
   hot::transpose(h.k, h.stride, h.T, h.width, k_transposed, h.T);
   for (int64_t first = 0; first < h.T; first += block) {
     const int64_t n = std::min(block, h.T - first), cols = first + n;
     scores(h, first, n, cols, k_transposed, S);
-    Real inverse[block];
-    for (int64_t i = 0; i < n; ++i) {
-      Real* const row = S + i * cols;
-      const int64_t seen = first + i + 1;
-      const Real most = hot::max(row, seen, cols), sum = hot::exp_and_sum(row, most, seen, cols);
-      lse[first + i] = most + std::log(sum);
-      inverse[i] = 1 / sum;
-    }
+    hot::attention_rows(S, first, n, cols, most + first, inverse + first);
     gemm(n, h.width, cols, 1, {S, cols}, {h.v, h.stride}, 0, z + first * h.stride, h.stride);
-    for (int64_t i = 0; i < n; ++i) hot::scale(z + (first + i) * h.stride, inverse[i], h.width);
+    for (int64_t row = first; row < cols; ++row) hot::scale(z + row * h.stride, inverse[row], h.width);
   }
 }
 
 // Blocks from the last to the first: the last one reaches every source, so it sets dk and dv, and the others add.
-void pullback(const Head& h, const Real* z, const Real* lse, const Real* dz, Real* dq, Real* dk, Real* dv,
-              Real* k_transposed, Real* v_transposed, Real* A, Real* dS) {
+void pullback(const Head& h, const Real* z, const Real* most, const Real* inverse, const Real* dz, Real* dq, Real* dk,
+              Real* dv, Real* k_transposed, Real* v_transposed, Real* A, Real* dS) {
   const int64_t s = h.stride;
   hot::transpose(h.k, s, h.T, h.width, k_transposed, h.T);
   hot::transpose(h.v, s, h.T, h.width, v_transposed, h.T);
@@ -82,11 +75,9 @@ void pullback(const Head& h, const Real* z, const Real* lse, const Real* dz, Rea
     const Real add_to = cols == h.T ? 0 : 1;
     scores(h, first, n, cols, k_transposed, A);
     gemm(n, cols, h.width, 1, {dz + first * s, s}, {v_transposed, h.T}, 0, dS, cols);  // dA, soon dS
-    for (int64_t i = 0; i < n; ++i) {
-      const int64_t row = first + i, seen = row + 1;
-      const Real D = hot::dot(dz + row * s, z + row * s, h.width);
-      hot::attention_pullback(A + i * cols, dS + i * cols, lse[row], D, h.scale, seen, cols);
-    }
+    Real D[block];
+    for (int64_t i = 0; i < n; ++i) D[i] = hot::dot(dz + (first + i) * s, z + (first + i) * s, h.width);
+    hot::attention_rows_pullback(A, dS, first, n, cols, most + first, inverse + first, D, h.scale);
     gemm(cols, h.width, n, 1, {A, cols, true}, {dz + first * s, s}, add_to, dv, s);
     gemm(n, h.width, cols, 1, {dS, cols}, {h.k, s}, 0, dq + first * s, s);
     gemm(cols, h.width, n, 1, {dS, cols, true}, {h.q + first * s, s}, add_to, dk, s);
@@ -95,7 +86,7 @@ void pullback(const Head& h, const Real* z, const Real* lse, const Real* dz, Rea
 
 }  // namespace
 
-// q, k, v [B, T, H * d_head] -> z.  Saves q, k, v, z and lse [B, H, T].
+// q, k, v [B, T, H * d_head] -> z.  Saves q, k, v, z, and two numbers for each row.
 Var attention_fused(const Var& q_var, const Var& k_var, const Var& v_var, int64_t n_heads) {
   const Shape shape = q_var.shape();
   require(shape.rank() == 3 && n_heads >= 1 && shape[2] % n_heads == 0, "attention",
@@ -104,8 +95,8 @@ Var attention_fused(const Var& q_var, const Var& k_var, const Var& v_var, int64_
           k_var.shape(), ", ", v_var.shape());
   const int64_t B = shape[0], T = shape[1], stride = shape[2], width = stride / n_heads;
   const Tensor q = q_var.value().contiguous(), k = k_var.value().contiguous(), v = v_var.value().contiguous();
-  Tensor z = Tensor::empty(shape), lse = Tensor::empty({B, n_heads, T});
-  Real *const z_out = z.mut().data(), *const lse_out = lse.mut().data();
+  Tensor z = Tensor::empty(shape), most = Tensor::empty({B, n_heads, T}), inverse = Tensor::empty({B, n_heads, T});
+  Real *const z_out = z.mut().data(), *const most_out = most.mut().data(), *const inverse_out = inverse.mut().data();
 
   const auto offset = [=](int64_t i) { return i / n_heads * T * stride + i % n_heads * width; };  // of head i of B * H
   const auto head = [=](int64_t i) {
@@ -115,7 +106,7 @@ Var attention_fused(const Var& q_var, const Var& k_var, const Var& v_var, int64_
   parallel_for(B * n_heads, 1, [&](int64_t begin, int64_t end) {
     Tensor kt = Tensor::empty({width, T}), S = Tensor::empty({std::min(block, T), T});
     for (int64_t i = begin; i < end; ++i)
-      forward(head(i), z_out + offset(i), lse_out + i * T, kt.mut().data(), S.mut().data());
+      forward(head(i), z_out + offset(i), most_out + i * T, inverse_out + i * T, kt.mut().data(), S.mut().data());
   });
 
   return record("attention_fused", z, {q_var, k_var, v_var}, [=](const Tensor& dz_any, Adjoints& d) {
@@ -127,8 +118,8 @@ Var attention_fused(const Var& q_var, const Var& k_var, const Var& v_var, int64_
       Tensor A = Tensor::empty({std::min(block, T), T}), dS = Tensor::empty({std::min(block, T), T});
       for (int64_t i = begin; i < end; ++i) {
         const int64_t o = offset(i);
-        pullback(head(i), z.data() + o, lse.data() + i * T, dz.data() + o, dq_out + o, dk_out + o, dv_out + o,
-                 kt.mut().data(), vt.mut().data(), A.mut().data(), dS.mut().data());
+        pullback(head(i), z.data() + o, most.data() + i * T, inverse.data() + i * T, dz.data() + o, dq_out + o,
+                 dk_out + o, dv_out + o, kt.mut().data(), vt.mut().data(), A.mut().data(), dS.mut().data());
       }
     });
     d.add(0, [&] { return std::move(dq); });

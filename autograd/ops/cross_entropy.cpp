@@ -40,20 +40,19 @@ Var cross_entropy(const Var& logits, const Tokens& targets) {
   const int64_t V = logits.dim(-1), n = count_targets("cross_entropy", logits.shape(), targets, V);
   Tensor dlogits = logits.value().clone();
   Real* const rows = dlogits.mut().data();
-  const double loss = parallel_sum(targets.B * targets.T, std::max<int64_t>(1, elementwise_grain / V),
-                                   [&](int64_t begin, int64_t end) {
-    double part = 0;
-    for (int64_t i = begin; i < end; ++i) {
-      if (targets.ids[size_t(i)] >= 0)
-        part += loss_and_gradient(rows + i * V, targets.ids[size_t(i)], V, n);
-      else
-        std::fill_n(rows + i * V, V, Real(0));
-    }
-    return part;
-  });
-  return record("cross_entropy", Tensor({}, Real(loss / double(n))), {logits}, [dlogits](const Tensor& dy, Adjoints& d) {
-    d.add(0, [&] { return scale(dlogits, dy.item()); });
-  });
+  const double loss =
+      parallel_sum(targets.B * targets.T, std::max<int64_t>(1, elementwise_grain / V), [&](int64_t begin, int64_t end) {
+        double part = 0;
+        for (int64_t i = begin; i < end; ++i) {
+          if (targets.ids[size_t(i)] >= 0)
+            part += loss_and_gradient(rows + i * V, targets.ids[size_t(i)], V, n);
+          else
+            std::fill_n(rows + i * V, V, Real(0));
+        }
+        return part;
+      });
+  return record("cross_entropy", Tensor({}, Real(loss / double(n))), {logits},
+                [dlogits](const Tensor& dy, Adjoints& d) { d.add(0, [&] { return scale(dlogits, dy.item()); }); });
 }
 
 namespace {
@@ -83,15 +82,15 @@ Var unembed_cross_entropy(const Var& x, const Var& W_U, const Tokens& targets) {
   return cross_entropy(matmul(x, W_U), targets);
 }
 
-// The same as one node. With a large vocabulary the logits are the largest thing in a model, so only a slice of rows exists
-// at a time, and since nothing but this loss will ever use them, their gradient is pushed through W_U at once:
+// The same as one node. With a large vocabulary the logits are the largest thing in a model, so only a slice of rows
+// exists at a time, and since nothing but this loss will ever use them, their gradient is pushed through W_U at once:
 //
 //     dx = dlogits W_U^T,   dW_U = x^T dlogits      saved: dx and dW_U, to be scaled by dL/dloss (usually 1)
 Var unembed_cross_entropy_fused(const Var& x_var, const Var& W_U_var, const Tokens& targets) {
   const char* const op = "unembed_cross_entropy";
   const Tensor W_U = W_U_var.value().contiguous();
-  require(x_var.value().rank() == 3 && W_U.rank() == 2 && x_var.dim(-1) == W_U.dim(0), op, "x must be [B, T, d] and W_U [d, V]: ",
-          x_var.shape(), ", ", W_U.shape());
+  require(x_var.value().rank() == 3 && W_U.rank() == 2 && x_var.dim(-1) == W_U.dim(0), op,
+          "x must be [B, T, d] and W_U [d, V]: ", x_var.shape(), ", ", W_U.shape());
   const int64_t width = W_U.dim(0), V = W_U.dim(1), rows = targets.B * targets.T;
   const int64_t n = count_targets(op, x_var.shape(), targets, V);
   const Tensor x = x_var.value().reshape({-1, width});
@@ -100,14 +99,14 @@ Var unembed_cross_entropy_fused(const Var& x_var, const Var& W_U_var, const Toke
   if (want_dx) dx = Tensor::empty({rows, width});
   Real* const dx_out = want_dx ? dx.mut().data() : nullptr;
 
-  const int64_t slice = std::min(rows, std::max<int64_t>(256, (int64_t(1) << 21) / V / 128 * 128));  // 8 MB of logits
+  const int64_t slice = std::min(rows, std::max<int64_t>(1024, (int64_t(1) << 21) / V / 512 * 512));
   Tensor dlogits = Tensor::empty({slice, V});
   double loss = 0;
   for (int64_t first = 0; first < rows; first += slice) {
     const int64_t count = std::min(slice, rows - first);
     const Tensor x_slice = x.narrow(0, first, count).contiguous();
     Real* const l = dlogits.mut().data();
-    loss += parallel_sum(count, 256, [&](int64_t begin, int64_t end) {
+    loss += parallel_sum(count, 512, [&](int64_t begin, int64_t end) {
       gemm(end - begin, V, width, 1, {x_slice.data() + begin * width, width}, {W_U.data(), V}, 0, l + begin * V, V);
       double part = 0;
       for (int64_t i = begin; i < end; ++i) {
@@ -118,7 +117,8 @@ Var unembed_cross_entropy_fused(const Var& x_var, const Var& W_U_var, const Toke
           std::fill_n(l + i * V, V, Real(0));
       }
       if (want_dx)
-        gemm(end - begin, width, V, 1, {l + begin * V, V}, {W_U.data(), V, true}, 0, dx_out + (first + begin) * width, width);
+        gemm(end - begin, width, V, 1, {l + begin * V, V}, {W_U.data(), V, true}, 0, dx_out + (first + begin) * width,
+             width);
       return part;
     });
     if (!want_dW) continue;
@@ -141,6 +141,7 @@ static const Register unembed_spec{
     {.name = "unembed_cross_entropy",
      .run = [](auto& x) { return unembed_cross_entropy_fused(x[0], x[1], sample_targets(x[0].shape(), x[1].dim(-1))); },
      .samples = {{{2, 3, 4}, {4, 5}}, {{1, 1, 1}, {1, 1}}, {{3, 150, 2}, {2, 9000}}},
-     .reference = [](auto& x) { return unembed_cross_entropy(x[0], x[1], sample_targets(x[0].shape(), x[1].dim(-1))); }}};
+     .reference =
+         [](auto& x) { return unembed_cross_entropy(x[0], x[1], sample_targets(x[0].shape(), x[1].dim(-1))); }}};
 
 }  // namespace clearhead::inline CLEARHEAD_REAL

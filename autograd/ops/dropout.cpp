@@ -1,5 +1,5 @@
-// Dropout: y = x * mask, where mask is 0 with probability p and 1 / (1 - p) otherwise, so that E[y] = x. Dropping is for
-// training only; a model that evaluates does not call this.
+// Dropout: y = x * mask, where mask is 0 with probability p and 1 / (1 - p) otherwise, so that E[y] = x. Dropping is
+// for training only; a model that evaluates does not call this.
 #include "autograd/op_spec.h"
 #include "autograd/ops.h"
 #include "tensor/kernels.h"
@@ -11,11 +11,11 @@ Var dropout(const Var& x, double p, Rng& rng) {
   if (p == 0) return x;
   Tensor mask = Tensor::empty(x.shape());
   for (Real& m : mask.mut()) m = rng.uniform() < p ? Real(0) : Real(1 / (1 - p));
-  return record("dropout", mul(x.value(), mask), {x}, [mask](const Tensor& dy, Adjoints& d) {
-    d.add(0, [&] { return mul(dy, mask); });
-  });
+  return record("dropout", mul(x.value(), mask), {x},
+                [mask](const Tensor& dy, Adjoints& d) { d.add(0, [&] { return mul(dy, mask); }); });
 }
-static const Register dropout_spec{{"dropout", [](auto& x) {
+static const Register dropout_spec{{"dropout",
+                                    [](auto& x) {
                                       Rng rng(1, Stream::dropout);
                                       return dropout(x[0], 0.4, rng);
                                     },

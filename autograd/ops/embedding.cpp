@@ -1,5 +1,6 @@
 // y[b, t] = table[tokens[b, t]]. Row v of the table receives the gradients of all the positions where v stood, added in
-// the order of the positions whatever the number of threads: each thread owns a range of columns, and walks over all tokens.
+// the order of the positions whatever the number of threads: each thread owns a range of columns, and walks over all
+// tokens.
 #include "autograd/op_spec.h"
 #include "autograd/ops.h"
 #include "tensor/hot.h"
@@ -13,8 +14,8 @@ Var embedding(const Var& table_var, const Tokens& tokens) {
   require(table.rank() == 2, "embedding", "the table must be [V, d], got ", table.shape());
   const int64_t V = table.dim(0), width = table.dim(1), n = tokens.B * tokens.T;
   for (int64_t i = 0; i < n; ++i)
-    require(tokens.ids[size_t(i)] >= 0 && tokens.ids[size_t(i)] < V, "embedding", "token ", tokens.ids[size_t(i)], " at [",
-            i / tokens.T, ", ", i % tokens.T, "] is outside the vocabulary 0..", V - 1);
+    require(tokens.ids[size_t(i)] >= 0 && tokens.ids[size_t(i)] < V, "embedding", "token ", tokens.ids[size_t(i)],
+            " at [", i / tokens.T, ", ", i % tokens.T, "] is outside the vocabulary 0..", V - 1);
   Tensor y = Tensor::empty({tokens.B, tokens.T, width});
   Real* const out = y.mut().data();
   const Real* const rows = table.data();
@@ -38,7 +39,8 @@ Var embedding(const Var& table_var, const Tokens& tokens) {
     });
   });
 }
-static const Register embedding_spec{{"embedding", [](auto& x) {
+static const Register embedding_spec{{"embedding",
+                                      [](auto& x) {
                                         Tokens tokens(2, 3);
                                         const int64_t last = x[0].dim(0) - 1;
                                         tokens.ids = {0, int32_t(last), 0, int32_t(last / 2), 0, int32_t(last)};

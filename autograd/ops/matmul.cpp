@@ -18,8 +18,14 @@ Var matmul(const Var& a, const Var& b) {
     });
   });
 }
-static const Register matmul_spec{{"matmul", [](auto& x) { return matmul(x[0], x[1]); },
-                                   {{{2, 3}, {3, 4}}, {{2, 2, 3}, {3, 2}}, {{2, 2, 3}, {2, 3, 4}}, {{1, 1}, {1, 1}},
-                                    {{3, 3}, {3, 3}}, {{1, 4}, {4, 1}}, {{2, 1, 2, 2}, {2, 1, 2, 3}}}}};
+static const Register matmul_spec{{"matmul",
+                                   [](auto& x) { return matmul(x[0], x[1]); },
+                                   {{{2, 3}, {3, 4}},
+                                    {{2, 2, 3}, {3, 2}},
+                                    {{2, 2, 3}, {2, 3, 4}},
+                                    {{1, 1}, {1, 1}},
+                                    {{3, 3}, {3, 3}},
+                                    {{1, 4}, {4, 1}},
+                                    {{2, 1, 2, 2}, {2, 1, 2, 3}}}}};
 
 }  // namespace clearhead::inline CLEARHEAD_REAL

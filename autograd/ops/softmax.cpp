@@ -19,12 +19,11 @@ Tensor softmax_pullback(const Tensor& p, const Tensor& dp) {
 
 Var softmax(const Var& x) {
   const Tensor p = softmax(x.value());
-  return record("softmax", p, {x}, [p](const Tensor& dp, Adjoints& d) {
-    d.add(0, [&] { return softmax_pullback(p, dp); });
-  });
+  return record("softmax", p, {x},
+                [p](const Tensor& dp, Adjoints& d) { d.add(0, [&] { return softmax_pullback(p, dp); }); });
 }
-static const Register softmax_spec{{"softmax", [](auto& x) { return softmax(x[0]); },
-                                    {{{2, 5}}, {{1}}, {{2, 2, 3}}, {{3, 1}}}}};
+static const Register softmax_spec{
+    {"softmax", [](auto& x) { return softmax(x[0]); }, {{{2, 5}}, {{1}}, {{2, 2, 3}}, {{3, 1}}}}};
 
 // y_i = x_i - ln Z,   dy_i/dx_j = 1[i=j] - p_j,   so   dx_j = dy_j - p_j sum_i dy_i.   p = e^y is recomputed.
 Var log_softmax(const Var& x) {
@@ -40,16 +39,15 @@ Var log_softmax(const Var& x) {
     });
   });
 }
-static const Register log_softmax_spec{{"log_softmax", [](auto& x) { return log_softmax(x[0]); },
-                                        {{{2, 5}}, {{1}}, {{2, 2, 3}}}}};
+static const Register log_softmax_spec{
+    {"log_softmax", [](auto& x) { return log_softmax(x[0]); }, {{{2, 5}}, {{1}}, {{2, 2, 3}}}}};
 
 Var causal_softmax(const Var& scores) {
   const Tensor p = causal_softmax(scores.value());
-  return record("causal_softmax", p, {scores}, [p](const Tensor& dp, Adjoints& d) {
-    d.add(0, [&] { return softmax_pullback(p, dp); });
-  });
+  return record("causal_softmax", p, {scores},
+                [p](const Tensor& dp, Adjoints& d) { d.add(0, [&] { return softmax_pullback(p, dp); }); });
 }
-static const Register causal_softmax_spec{{"causal_softmax", [](auto& x) { return causal_softmax(x[0]); },
-                                           {{{4, 4}}, {{1, 1}}, {{2, 3, 3}}}}};
+static const Register causal_softmax_spec{
+    {"causal_softmax", [](auto& x) { return causal_softmax(x[0]); }, {{{4, 4}}, {{1, 1}}, {{2, 3, 3}}}}};
 
 }  // namespace clearhead::inline CLEARHEAD_REAL
