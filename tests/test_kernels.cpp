@@ -335,8 +335,13 @@ TEST(Hot, PullbacksOfSoftmaxAndAttentionRows) {
       Tensor s = scores.clone(), ds = dp.clone();
       for (int64_t j = seen; j < n; ++j) s.mut()[size_t(j)] = infinity, ds.mut()[size_t(j)] = not_a_number;
       const Real scale = Real(.25);
-      hot::attention_pullback(s.mut().data(), ds.mut().data(), hot::log_sum_exp(scores.data(), seen), Real(d), scale,
-                              seen, n);
+      Tensor row = s.clone();
+      Real most = 0, inverse = 0;
+      const Real d_row = Real(d);
+      hot::attention_rows(row.mut().data(), seen - 1, 1, n, &most, &inverse);  // one destination that sees `seen` sources
+      for (int64_t j = 0; j < n; ++j)
+        EXPECT_NEAR(row.at({j}) * inverse, j < seen ? double(p.at({j})) : 0, j < seen ? 16 * eps : 0);
+      hot::attention_rows_pullback(s.mut().data(), ds.mut().data(), seen - 1, 1, n, &most, &inverse, &d_row, scale);
       expect_near(s.narrow(0, 0, seen), doubles(p), 16 * eps);
       for (double& v : expected) v *= double(scale);
       expect_near(ds.narrow(0, 0, seen), expected, 32 * eps);
