@@ -35,7 +35,7 @@ struct Settings {
   std::string tokenizer = "bpe";
   int vocab = 2048;
   int64_t text_d_model = 256;
-  double text_lr = 4e-3;
+  double text_lr = 1e-2;
 };
 
 Config zero_layers(int64_t V, int64_t d_model, int64_t T) {

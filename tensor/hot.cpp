@@ -20,6 +20,7 @@ namespace {
 // per lane and added up as a tree in the end, so that neighbouring additions do not wait for each other; a row's
 // remainder is padded to full lanes. The order of all additions is the same on every machine.
 typedef Real Lanes __attribute__((vector_size(64)));
+typedef std::conditional_t<sizeof(Real) == 4, int32_t, int64_t> Index __attribute__((vector_size(64)));
 constexpr int64_t width = sizeof(Lanes) / sizeof(Real);
 
 [[gnu::always_inline]] inline Lanes all(Real x) { return x - Lanes{}; }
@@ -47,14 +48,39 @@ constexpr int64_t width = sizeof(Lanes) / sizeof(Real);
   return index < Real(seen - i) ? load(x + i, n - i, padding) : all(padding);
 }
 
-// All lanes moved by `by`, around the end. Adding a vector to itself moved by half its width, by a quarter, ... gives the
-// total in every lane.
+// All lanes moved by `by`, around the end. Adding a vector to itself moved by half its width, by a quarter, ... gives
+// the total in every lane.
 template <int by>
 [[gnu::always_inline]] inline Lanes moved(const Lanes& v) {
-  typedef std::conditional_t<sizeof(Real) == 4, int32_t, int64_t> Index __attribute__((vector_size(64)));
   Index from = {};
   for (int lane = 0; lane < width; ++lane) from[lane] = (lane + by) % int(width);
   return __builtin_shuffle(v, from);
+}
+
+// [width, width], by exchanging the off-diagonal halves of the square, then those of its quarters, and so on.
+template <int half>
+[[gnu::always_inline]] inline void exchange(Lanes* row) {
+  Index upper = {}, lower = {};  // lanes 0 .. width-1 are those of the first operand
+  for (int lane = 0; lane < width; ++lane) {
+    upper[lane] = lane & half ? int(width) + lane - half : lane;
+    lower[lane] = lane & half ? int(width) + lane : lane + half;
+  }
+  for (int i = 0; i < width; ++i) {
+    if (i & half) continue;
+    const Lanes a = row[i], b = row[i + half];
+    row[i] = __builtin_shuffle(a, b, upper);
+    row[i + half] = __builtin_shuffle(a, b, lower);
+  }
+}
+
+[[gnu::always_inline]] inline void transpose_square(const Real* x, int64_t ld, Real* out, int64_t out_ld) {
+  Lanes row[width];
+  for (int64_t i = 0; i < width; ++i) std::memcpy(&row[i], x + i * ld, sizeof(Lanes));
+  if constexpr (width == 16) exchange<8>(row);
+  exchange<4>(row);
+  exchange<2>(row);
+  exchange<1>(row);
+  for (int64_t i = 0; i < width; ++i) std::memcpy(out + i * out_ld, &row[i], sizeof(Lanes));
 }
 
 [[gnu::always_inline]] inline Real total(Lanes v) {
@@ -188,13 +214,16 @@ CLEARHEAD_CLONES void attention_rows_pullback(Real* s, Real* dp, int64_t first, 
     }
 }
 
-// Sixteen rows at a time, so that every cache line of either side is touched once while it is near.
 CLEARHEAD_CLONES void transpose(const Real* x, int64_t ld, int64_t rows, int64_t cols, Real* out, int64_t out_ld) {
-  for (int64_t first = 0; first < rows; first += width) {
-    const int64_t n = rows - first < width ? rows - first : width;
-    for (int64_t c = 0; c < cols; ++c)
-      for (int64_t r = 0; r < n; ++r) out[c * out_ld + first + r] = x[(first + r) * ld + c];
-  }
+  for (int64_t r = 0; r < rows; r += width)
+    for (int64_t c = 0; c < cols; c += width) {
+      if (r + width <= rows && c + width <= cols) {
+        transpose_square(x + r * ld + c, ld, out + c * out_ld + r, out_ld);
+        continue;
+      }
+      for (int64_t i = r; i < rows && i < r + width; ++i)
+        for (int64_t j = c; j < cols && j < c + width; ++j) out[j * out_ld + i] = x[i * ld + j];
+    }
 }
 
 CLEARHEAD_CLONES void adam(const AdamStep& c, const Real* grad, Real grad_scale, Real* m, Real* v, Real* w, int64_t n) {
