@@ -1,5 +1,5 @@
-// Attention with one set of weights per head, as in the circuits papers. Head h computes a pattern A_h from its input and
-// adds  A_h (x W_V[h]) W_O[h]  to the residual stream. The heads do not see each other, and simply add up:
+// Attention with one set of weights per head, as in the circuits papers. Head h computes a pattern A_h from its input
+// and adds  A_h (x W_V[h]) W_O[h]  to the residual stream. The heads do not see each other, and simply add up:
 //
 //     where to look   pattern A_h = softmax((x' W_Q[h]) (x' W_K[h])^T / sqrt(d_head))     the QK circuit
 //     what to move    x W_V[h] W_O[h]                                                     the OV circuit
@@ -19,10 +19,10 @@ enum class Kernel { fused, composed };
 struct Attention {
   int64_t n_heads;
   Kernel kernel = Kernel::fused;
-  Var W_Q, W_K, W_V;                    // [d_model, n_heads * d_head]: one gemm serves all heads, head h is a column slice
-  Var W_O;                              // [n_heads * d_head, d_model]
-  std::optional<Var> b_Q, b_K, b_V;     // [n_heads * d_head]
-  std::optional<Var> b_O;               // [d_model]
+  Var W_Q, W_K, W_V;                 // [d_model, n_heads * d_head]: one gemm serves all heads, head h is a column slice
+  Var W_O;                           // [n_heads * d_head, d_model]
+  std::optional<Var> b_Q, b_K, b_V;  // [n_heads * d_head]
+  std::optional<Var> b_O;            // [d_model]
   FIELDS(W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, b_O)
 
   Attention(const Config& c, Rng& rng) : n_heads(c.n_heads) {
@@ -46,8 +46,9 @@ struct Attention {
 
  private:
   Var mix(const Var& q, const Var& k, const Var& v, Probe& probe) const {
-    if (kernel == Kernel::fused && !probe.wants("scores") && !probe.wants("pattern")) return attention_fused(q, k, v, n_heads);
-    const Var scores = probe("scores", attention_scores(q, k, n_heads));   // [B, n_heads, T, T]: destination, source
+    if (kernel == Kernel::fused && !probe.wants("scores") && !probe.wants("pattern"))
+      return attention_fused(q, k, v, n_heads);
+    const Var scores = probe("scores", attention_scores(q, k, n_heads));  // [B, n_heads, T, T]: destination, source
     const Var pattern = probe("pattern", causal_softmax(scores));
     return merge_heads(matmul(pattern, split_heads(v, n_heads)));
   }

@@ -1,4 +1,5 @@
-// FIELDS: a layer says once which of its members hold parameters, and gets names, saving, loading, counting and printing.
+// FIELDS: a layer says once which of its members hold parameters, and gets names, saving, loading, counting and
+// printing.
 //
 //     struct Linear {
 //       Var W, b;
@@ -6,9 +7,9 @@
 //     };
 //     for_each_param(model, [](const std::string& name, Var& p) { ... });      // "blocks.1.attn.W_Q", ...
 //
-// A field is a Var, another layer, or a std::vector or std::optional of either. Layers are plain structs: copying one copies
-// handles, so the copy shares its parameters; clone() gives a model of its own. A forgotten field would not train and not be
-// saved, in silence, which is why tests/test_layers.cpp audits every layer (`audit`, below).
+// A field is a Var, another layer, or a std::vector or std::optional of either. Layers are plain structs: copying one
+// copies handles, so the copy shares its parameters; clone() gives a model of its own. A forgotten field would not
+// train and not be saved, in silence, which is why tests/test_layers.cpp audits every layer (`audit`, below).
 #pragma once
 
 #include <algorithm>
@@ -19,10 +20,10 @@
 
 #include "autograd/var.h"
 
-#define FIELDS(...)                                                                     \
-  template <class Visitor_>                                                             \
-  void fields(Visitor_&& visit_) {                                                      \
-    clearhead::visit_fields(#__VA_ARGS__, visit_, __VA_ARGS__);                         \
+#define FIELDS(...)                                             \
+  template <class Visitor_>                                     \
+  void fields(Visitor_&& visit_) {                              \
+    clearhead::visit_fields(#__VA_ARGS__, visit_, __VA_ARGS__); \
   }
 
 namespace clearhead {
@@ -39,11 +40,16 @@ void visit_fields(std::string_view names, Visitor&& visit, Members&... members) 
   (visit(next(), members), ...);
 }
 
-inline std::string join_path(const std::string& path, const std::string& name) { return path.empty() ? name : path + "." + name; }
+inline std::string join_path(const std::string& path, const std::string& name) {
+  return path.empty() ? name : path + "." + name;
+}
 
-// Calls f(dotted name, Var&) for every Var below `field`, in the order of the fields. A constant one (fixed sinusoids) too.
+// Calls f(dotted name, Var&) for every Var below `field`, in the order of the fields. A constant one (fixed sinusoids)
+// too.
 template <class F>
-void for_each_var(const std::string& path, Var& v, F& f) { f(path, v); }
+void for_each_var(const std::string& path, Var& v, F& f) {
+  f(path, v);
+}
 template <class Field, class F>
 void for_each_var(const std::string& path, std::optional<Field>& field, F& f) {
   if (field) for_each_var(path, *field, f);
@@ -53,7 +59,9 @@ void for_each_var(const std::string& path, std::vector<Field>& items, F& f) {
   for (size_t i = 0; i < items.size(); ++i) for_each_var(join_path(path, std::to_string(i)), items[i], f);
 }
 template <class Layer, class F>
-  requires requires(Layer& l) { l.fields([](const std::string&, auto&) {}); }
+requires requires(Layer& l) {
+  l.fields([](const std::string&, auto&) {});
+}
 void for_each_var(const std::string& path, Layer& layer, F& f) {
   layer.fields([&](const std::string& name, auto& field) { for_each_var(join_path(path, name), field, f); });
 }
@@ -100,7 +108,8 @@ std::string audit(Layer& layer, const Var& loss) {
   std::string problems;
   for_each_param(layer, [&](const std::string& name, Var& p) {
     listed.push_back(p.node().get());
-    if (std::ranges::find(leaves, p.node().get()) == leaves.end()) problems += name + ": listed in FIELDS, but the loss does not depend on it\n";
+    if (std::ranges::find(leaves, p.node().get()) == leaves.end())
+      problems += name + ": listed in FIELDS, but the loss does not depend on it\n";
   });
   for (const Node* n : leaves)
     if (std::ranges::find(listed, n) == listed.end()) {

@@ -1,10 +1,10 @@
-// The small layers: Linear, Embedding, PosEmbedding, LayerNorm, Mlp, Unembedding. Each is a struct with its weights, FIELDS,
-// a constructor that initializes them, and operator(). Row vectors on the left: y = x W + b.
+// The small layers: Linear, Embedding, PosEmbedding, LayerNorm, Mlp, Unembedding. Each is a struct with its weights,
+// FIELDS, a constructor that initializes them, and operator(). Row vectors on the left: y = x W + b.
 //
-// Initialization. Embeddings have unit variance per coordinate, so that a token's direction is as large as the sinusoids of
-// its position, and neither drowns the other in a query or key: with std 1/sqrt(d_model), as many codebases have it, the
-// induction circuit forms twenty times later. Weights have std 1/sqrt(fan in), which keeps variances; W_U half of that, for
-// small logits at the start.
+// Initialization. Embeddings have unit variance per coordinate, so that a token's direction is as large as the
+// sinusoids of its position, and neither drowns the other in a query or key: with std 1/sqrt(d_model), as many
+// codebases have it, the induction circuit forms twenty times later. Weights have std 1/sqrt(fan in), which keeps
+// variances; W_U half of that, for small logits at the start.
 #pragma once
 
 #include <cmath>
@@ -48,9 +48,7 @@ struct PosEmbedding {
   FIELDS(W_pos)
 
   PosEmbedding(const Config& c, Rng& rng);
-  Var operator()(int64_t B, int64_t T) const {
-    return expand(narrow(W_pos, 0, 0, T), {B, T, W_pos.dim(1)});
-  }
+  Var operator()(int64_t B, int64_t T) const { return expand(narrow(W_pos, 0, 0, T), {B, T, W_pos.dim(1)}); }
 };
 Tensor sinusoids(int64_t n_ctx, int64_t d_model);  // [n_ctx, d_model]
 
@@ -70,8 +68,10 @@ struct Mlp {
   FIELDS(W_in, b_in, W_out, b_out)
 
   Mlp(const Config& c, Rng& rng)
-      : W_in(normal_param({c.d_model, c.d_mlp}, 1 / std::sqrt(double(c.d_model)), rng)), b_in(zero_param({c.d_mlp})),
-        W_out(normal_param({c.d_mlp, c.d_model}, 1 / std::sqrt(double(c.d_mlp)), rng)), b_out(zero_param({c.d_model})) {}
+      : W_in(normal_param({c.d_model, c.d_mlp}, 1 / std::sqrt(double(c.d_model)), rng)),
+        b_in(zero_param({c.d_mlp})),
+        W_out(normal_param({c.d_mlp, c.d_model}, 1 / std::sqrt(double(c.d_mlp)), rng)),
+        b_out(zero_param({c.d_model})) {}
   Var operator()(const Var& x, Probe& probe) const {
     const In here("mlp");
     const Var post = probe("post", gelu(plus_bias(matmul(x, W_in), b_in)));
@@ -85,7 +85,8 @@ struct Unembedding {
   std::optional<Var> b_U;  // [d_vocab]
   FIELDS(W_U, b_U)
 
-  Unembedding(const Config& c, Rng& rng) : W_U(normal_param({c.d_model, c.d_vocab}, 0.5 / std::sqrt(double(c.d_model)), rng)) {
+  Unembedding(const Config& c, Rng& rng)
+      : W_U(normal_param({c.d_model, c.d_vocab}, 0.5 / std::sqrt(double(c.d_model)), rng)) {
     if (c.biases) b_U = zero_param({c.d_vocab});
   }
   Var operator()(const Var& x) const { return plus_bias(matmul(x, W_U), b_U); }

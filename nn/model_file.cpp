@@ -12,7 +12,8 @@ Tensor to_file_axes(const std::string& name, const Tensor& t, const Config& c) {
   if (name.ends_with(".W_Q") || name.ends_with(".W_K") || name.ends_with(".W_V"))
     return t.reshape({c.d_model, c.n_heads, c.d_head}).permute({1, 0, 2}).contiguous();
   if (name.ends_with(".W_O")) return t.reshape({c.n_heads, c.d_head, c.d_model});
-  if (name.ends_with(".b_Q") || name.ends_with(".b_K") || name.ends_with(".b_V")) return t.reshape({c.n_heads, c.d_head});
+  if (name.ends_with(".b_Q") || name.ends_with(".b_K") || name.ends_with(".b_V"))
+    return t.reshape({c.n_heads, c.d_head});
   return t;
 }
 
@@ -37,14 +38,16 @@ void write_into(const Var& v, const Tensor& numbers) {
 void save_model(const std::string& path, Transformer model) {
   TensorFile file;
   file.metadata = {{"format", "pt"}, {"clearhead.config", to_json(model.config).dump()}};
-  for_each(model, [&](const std::string& name, Var& v) { file.tensors[name] = to_file_axes(name, v.value(), model.config); });
+  for_each(model,
+           [&](const std::string& name, Var& v) { file.tensors[name] = to_file_axes(name, v.value(), model.config); });
   save_tensors(path, file);
 }
 
 Transformer load_model(const std::string& path) {
   const TensorFile file = load_tensors(path);
   const auto text = file.metadata.find("clearhead.config");
-  require(text != file.metadata.end(), path, "has no 'clearhead.config' in its metadata, so the model cannot be rebuilt");
+  require(text != file.metadata.end(), path,
+          "has no 'clearhead.config' in its metadata, so the model cannot be rebuilt");
   const Json config = Json::parse(text->second, nullptr, false);
   require(!config.is_discarded(), path, "'clearhead.config' is not JSON");
   Transformer model(config_from_json(config), 0);
@@ -55,9 +58,11 @@ Transformer load_model(const std::string& path) {
   return model;
 }
 
-void save_checkpoint(const std::string& path, Transformer model, AdamW& adam, const Progress& progress, const Json& run) {
+void save_checkpoint(const std::string& path, Transformer model, AdamW& adam, const Progress& progress,
+                     const Json& run) {
   TensorFile file;
-  file.metadata = {{"clearhead.checkpoint", Json{{"step", progress.step}, {"adam_steps", adam.steps}, {"run", run}}.dump()}};
+  file.metadata = {
+      {"clearhead.checkpoint", Json{{"step", progress.step}, {"adam_steps", adam.steps}, {"run", run}}.dump()}};
   size_t i = 0;
   for_each_param(model, [&](const std::string& name, Var& p) {
     file.tensors["model." + name] = p.value();
@@ -67,6 +72,14 @@ void save_checkpoint(const std::string& path, Transformer model, AdamW& adam, co
   save_tensors(path, file);
 }
 
+void require_same_settings(const std::string& path, const Json& before, const Json& now) {
+  if (before == now) return;
+  const std::string key = Json::diff(before, now)[0]["path"];
+  const auto at = [&](const Json& j) { return j.value(Json::json_pointer(key), Json()).dump(); };
+  fail(path, "belongs to a run with other settings: ", key, " was ", at(before), ", is now ", at(now),
+       "; give the same options, or another --out");
+}
+
 Progress load_checkpoint(const std::string& path, Transformer& model, AdamW& adam, const Json& run) {
   const TensorFile file = load_tensors(path);
   const auto text = file.metadata.find("clearhead.checkpoint");
@@ -74,12 +87,7 @@ Progress load_checkpoint(const std::string& path, Transformer& model, AdamW& ada
   const Json state = Json::parse(text->second, nullptr, false);
   require(state.is_object() && state.contains("step") && state.contains("adam_steps") && state.contains("run"), path,
           "'clearhead.checkpoint' is broken");
-  if (state["run"] != run) {
-    const Json difference = Json::diff(state["run"], run);
-    const std::string key = difference[0]["path"];
-    fail(path, "belongs to a run with other settings: ", key, " was ", state["run"].value(Json::json_pointer(key), Json()).dump(),
-         ", is now ", run.value(Json::json_pointer(key), Json()).dump(), "; give the same options, or another --out");
-  }
+  require_same_settings(path, state["run"], run);
   size_t i = 0;
   for_each_param(model, [&](const std::string& name, Var& p) {
     write_into(p, file.at("model." + name, p.shape()));

@@ -28,7 +28,8 @@ double global_norm(const std::vector<Var>& params) {
 
 double clip_factor(double norm, double max_norm) { return max_norm > 0 && norm > max_norm ? max_norm / norm : 1; }
 
-Sgd::Sgd(std::vector<Var> params, double momentum) : params_(std::move(params)), momentum_(momentum), u_(zeros_like(params_)) {}
+Sgd::Sgd(std::vector<Var> params, double momentum)
+    : params_(std::move(params)), momentum_(momentum), u_(zeros_like(params_)) {}
 
 void Sgd::step(double lr, double grad_factor) {
   for (size_t i = 0; i < params_.size(); ++i) {
@@ -51,8 +52,13 @@ AdamW::AdamW(std::vector<Var> params, AdamWOptions options)
 void AdamW::step(double lr, double grad_factor) {
   ++steps;
   const auto correction = [&](double beta) { return Real(1 / (1 - std::pow(beta, double(steps)))); };
-  const hot::AdamStep c{Real(lr), Real(options_.beta1), Real(options_.beta2), Real(options_.eps), Real(options_.weight_decay),
-                        correction(options_.beta1), correction(options_.beta2)};
+  const hot::AdamStep c{Real(lr),
+                        Real(options_.beta1),
+                        Real(options_.beta2),
+                        Real(options_.eps),
+                        Real(options_.weight_decay),
+                        correction(options_.beta1),
+                        correction(options_.beta2)};
   for (size_t i = 0; i < params_.size(); ++i) {
     if (!params_[i].grad().defined()) continue;
     const Real* const g = params_[i].grad().data();

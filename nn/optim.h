@@ -1,5 +1,5 @@
-// Optimizers: what to do with gradients. step() uses the gradients of its parameters and clears them, so that a forgotten
-// zero_grad cannot add up the gradients of two steps.
+// Optimizers: what to do with gradients. step() uses the gradients of its parameters and clears them, so that a
+// forgotten zero_grad cannot add up the gradients of two steps.
 #pragma once
 
 #include <string>
@@ -49,7 +49,8 @@ class AdamW {
   std::vector<Tensor> m_, v_;
 };
 
-// The learning rate at a step (0-based): linear warm-up from lr / warmup, then constant, or a cosine down to 0 at `total`.
+// The learning rate at a step (0-based): linear warm-up from lr / warmup, then constant, or a cosine down to 0 at
+// `total`.
 struct Schedule {
   double lr = 1e-3;
   int64_t warmup = 0;

@@ -34,7 +34,8 @@ Var Probe::operator()(const char* name, const Var& x) {
   for (const auto& [pattern, f] : replacements_) {
     if (!matches(pattern, full)) continue;
     y = f(full, y);
-    require(y.shape() == x.shape(), "probe", "the replacement of ", full, " has shape ", y.shape(), ", not ", x.shape());
+    require(y.shape() == x.shape(), "probe", "the replacement of ", full, " has shape ", y.shape(), ", not ",
+            x.shape());
   }
   if (std::ranges::any_of(captures_, [&](const std::string& pattern) { return matches(pattern, full); }))
     captured_[full] = y.value();

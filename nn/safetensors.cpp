@@ -28,7 +28,8 @@ void copy_numbers(const char* bytes, Tensor& to) {
 // One tensor of the header, checked against what follows it in the file.
 Tensor read_tensor(const std::string& path, const std::string& name, const Json& entry, std::string_view data) {
   const auto dtype = entry.at("dtype").get<std::string>();
-  require(dtype == "F32" || dtype == "F64", path, "tensor '", name, "' has dtype ", dtype, "; only F32 and F64 can be read");
+  require(dtype == "F32" || dtype == "F64", path, "tensor '", name, "' has dtype ", dtype,
+          "; only F32 and F64 can be read");
   const auto dims = entry.at("shape").get<std::vector<int64_t>>();
   int64_t numel = 1;
   for (int64_t d : dims) {
@@ -37,11 +38,12 @@ Tensor read_tensor(const std::string& path, const std::string& name, const Json&
     numel *= d;
   }
   const auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
-  require(offsets.size() == 2 && offsets[0] <= offsets[1] && offsets[1] <= data.size(), path, "tensor '", name, "' lies at ",
-          entry.at("data_offsets").dump(), ", but the file has ", data.size(), " bytes of data (truncated?)");
+  require(offsets.size() == 2 && offsets[0] <= offsets[1] && offsets[1] <= data.size(), path, "tensor '", name,
+          "' lies at ", entry.at("data_offsets").dump(), ", but the file has ", data.size(),
+          " bytes of data (truncated?)");
   const uint64_t size = dtype == "F32" ? 4 : 8;
-  require(offsets[1] - offsets[0] == uint64_t(numel) * size, path, "tensor '", name, "' has shape ", entry.at("shape").dump(),
-          " and ", offsets[1] - offsets[0], " bytes of ", dtype);
+  require(offsets[1] - offsets[0] == uint64_t(numel) * size, path, "tensor '", name, "' has shape ",
+          entry.at("shape").dump(), " and ", offsets[1] - offsets[0], " bytes of ", dtype);
   Tensor t = Tensor::empty(Shape(dims));
   const char* const bytes = data.data() + offsets[0];
   if (size == 4)
@@ -56,7 +58,8 @@ Tensor read_tensor(const std::string& path, const std::string& name, const Json&
 const Tensor& TensorFile::at(const std::string& name, const Shape& expected) const {
   const auto it = tensors.find(name);
   require(it != tensors.end(), path, "tensor '", name, "' is missing");
-  require(it->second.shape() == expected, path, "tensor '", name, "' has shape ", it->second.shape(), ", not ", expected);
+  require(it->second.shape() == expected, path, "tensor '", name, "' has shape ", it->second.shape(), ", not ",
+          expected);
   return it->second;
 }
 
@@ -68,7 +71,8 @@ void save_tensors(const std::string& path, const TensorFile& file) {
     const Tensor t = tensor.contiguous();
     const size_t begin = data.size();
     data.append(reinterpret_cast<const char*>(t.data()), size_t(t.numel()) * sizeof(Real));
-    header[name] = {{"dtype", own_dtype}, {"shape", std::vector(t.shape().begin(), t.shape().end())},
+    header[name] = {{"dtype", own_dtype},
+                    {"shape", std::vector(t.shape().begin(), t.shape().end())},
                     {"data_offsets", {begin, data.size()}}};
   }
   std::string text = header.dump();

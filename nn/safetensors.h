@@ -16,8 +16,9 @@ struct TensorFile {
   std::map<std::string, Tensor> tensors;
   std::map<std::string, std::string> metadata;
 
-  const Tensor& at(const std::string& name, const Shape& expected) const;  // Error if it is missing or has another shape
-  std::string path;                                                        // where it came from, for errors
+  const Tensor& at(const std::string& name,
+                   const Shape& expected) const;  // Error if it is missing or has another shape
+  std::string path;                               // where it came from, for errors
 };
 
 // Writes F32 (F64 in the double build), atomically. Reads F32 and F64, and checks everything that the header claims.

@@ -11,22 +11,25 @@ const char* name(Positions p) { return position_names[size_t(p)]; }
 void Config::check() const {
   const std::pair<const char*, int64_t> at_least_one[] = {
       {"d_vocab", d_vocab}, {"d_model", d_model}, {"n_heads", n_heads}, {"d_head", d_head}, {"n_ctx", n_ctx}};
-  for (const auto& [what, value] : at_least_one) require(value >= 1, "config", what, " must be at least 1, got ", value);
-  require(n_layers >= 0 && d_mlp >= 0, "config", "n_layers and d_mlp cannot be negative, got ", n_layers, " and ", d_mlp);
+  for (const auto& [what, value] : at_least_one)
+    require(value >= 1, "config", what, " must be at least 1, got ", value);
+  require(n_layers >= 0 && d_mlp >= 0, "config", "n_layers and d_mlp cannot be negative, got ", n_layers, " and ",
+          d_mlp);
   require(dropout >= 0 && dropout < 1, "config", "dropout must be in [0, 1), got ", dropout);
 }
 
 nlohmann::json to_json(const Config& c) {
-  return {{"d_vocab", c.d_vocab}, {"d_model", c.d_model}, {"n_layers", c.n_layers}, {"n_heads", c.n_heads},
-          {"d_head", c.d_head}, {"n_ctx", c.n_ctx}, {"d_mlp", c.d_mlp}, {"positions", name(c.positions)},
-          {"biases", c.biases}, {"layer_norm", c.layer_norm}, {"dropout", c.dropout}};
+  return {
+      {"d_vocab", c.d_vocab}, {"d_model", c.d_model},       {"n_layers", c.n_layers}, {"n_heads", c.n_heads},
+      {"d_head", c.d_head},   {"n_ctx", c.n_ctx},           {"d_mlp", c.d_mlp},       {"positions", name(c.positions)},
+      {"biases", c.biases},   {"layer_norm", c.layer_norm}, {"dropout", c.dropout}};
 }
 
 Config config_from_json(const nlohmann::json& j) try {
   Config c;
-  const std::pair<const char*, int64_t*> sizes[] = {{"d_vocab", &c.d_vocab}, {"d_model", &c.d_model}, {"n_layers", &c.n_layers},
-                                                    {"n_heads", &c.n_heads}, {"d_head", &c.d_head}, {"n_ctx", &c.n_ctx},
-                                                    {"d_mlp", &c.d_mlp}};
+  const std::pair<const char*, int64_t*> sizes[] = {
+      {"d_vocab", &c.d_vocab}, {"d_model", &c.d_model}, {"n_layers", &c.n_layers}, {"n_heads", &c.n_heads},
+      {"d_head", &c.d_head},   {"n_ctx", &c.n_ctx},     {"d_mlp", &c.d_mlp}};
   for (const auto& [key, field] : sizes) j.at(key).get_to(*field);
   const auto positions = j.at("positions").get<std::string>();
   const auto known = std::ranges::find(position_names, positions);
@@ -56,7 +59,8 @@ Tensor sinusoids(int64_t n_ctx, int64_t d_model) {
 }
 
 PosEmbedding::PosEmbedding(const Config& c, Rng& rng)
-    : W_pos(c.positions == Positions::learned ? normal_param({c.n_ctx, c.d_model}, 1, rng) : Var(sinusoids(c.n_ctx, c.d_model))) {}
+    : W_pos(c.positions == Positions::learned ? normal_param({c.n_ctx, c.d_model}, 1, rng)
+                                              : Var(sinusoids(c.n_ctx, c.d_model))) {}
 
 Block::Block(const Config& c, Rng& rng) : attn(c, rng) {
   if (c.d_mlp > 0) mlp.emplace(c, rng);

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "nn/files.h"
+#include "nn/model_file.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 
@@ -27,7 +28,7 @@ void watch_signals() {
 }
 
 void add_common_options(CLI::App& app, Options& o, const Experiment& e) {
-  app.add_option("--seed", o.seed, "seed of the first run")->capture_default_str();
+  app.add_option("--seed", o.seed, "seed of the first run")->check(CLI::NonNegativeNumber)->capture_default_str();
   app.add_option("--seeds", o.seeds, "run this many seeds, one after the other, and summarize")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -68,6 +69,9 @@ void Run::begin() {
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   require(!error, folder_, "cannot create the output folder: ", error.message());
+  if (options_.resume && std::filesystem::exists(path("config.json")))
+    require_same_settings(path("config.json"), nlohmann::json::parse(read_file(path("config.json")), nullptr, false),
+                          config);
   write_file(path("config.json"), config.dump(2) + "\n");
 }
 
