@@ -43,7 +43,8 @@ std::vector<std::shared_ptr<Node>> collect(const std::shared_ptr<Node>& from) {
 }  // namespace
 
 Var Var::param(Tensor value) {
-  require(value.defined() && value.is_contiguous(), "Var::param", "needs a contiguous tensor, got shape ", value.shape());
+  require(value.defined() && value.is_contiguous(), "Var::param", "needs a contiguous tensor, got shape ",
+          value.shape());
   Var v(std::move(value));
   v.node_ = make_node("param", v.shape());
   return v;
@@ -72,17 +73,17 @@ Var record(const char* op, Tensor value, const std::vector<Var>& inputs, Pullbac
   return y;
 }
 
-// Why newest first: a value that was used twice must have both contributions before its own pullback runs, and every user
-// of a value is newer than the value.
+// Why newest first: a value that was used twice must have both contributions before its own pullback runs, and every
+// user of a value is newer than the value.
 void backward(const Var& loss) {
-  require(loss.value().defined() && loss.value().numel() == 1, "backward", "the loss must have one element, its shape is ",
-          loss.shape());
+  require(loss.value().defined() && loss.value().numel() == 1, "backward",
+          "the loss must have one element, its shape is ", loss.shape());
   require(loss.node() != nullptr, "backward", "the loss depends on no parameter (a NoGrad scope, or constants only?)");
   auto order = collect(loss.node());
   loss.node()->accumulate(Tensor(loss.shape(), 1), "backward");  // dL/dL = 1
   for (; !order.empty(); order.pop_back()) {                     // popping frees memory as we go
     Node& n = *order.back();
-    if (n.leaf()) continue;                                      // leaves keep their gradient for the optimizer
+    if (n.leaf()) continue;  // leaves keep their gradient for the optimizer
     n.check_versions();
     if (const Tensor dy = std::exchange(n.grad, Tensor()); dy.defined()) {
       Adjoints d(n);
@@ -92,12 +93,12 @@ void backward(const Var& loss) {
   }
 }
 
-// The first gradient that arrives is borrowed: add(a, b) hands the same dy to both inputs, and copying it would be waste.
-// The second one needs a sum of its own, for which one of the two may be reused if nobody else holds it. A leaf always
-// owns its gradient, since an optimizer may scale it in place.
+// The first gradient that arrives is borrowed: add(a, b) hands the same dy to both inputs, and copying it would be
+// waste. The second one needs a sum of its own, for which one of the two may be reused if nobody else holds it. A leaf
+// always owns its gradient, since an optimizer may scale it in place.
 void Node::accumulate(Tensor g, const char* from) {
-  require(g.shape() == shape, "backward", "'", from, "' returned a gradient of shape ", g.shape(), " for a value of shape ",
-          shape);
+  require(g.shape() == shape, "backward", "'", from, "' returned a gradient of shape ", g.shape(),
+          " for a value of shape ", shape);
   if (!grad.defined()) {
     if (leaf() && !(g.unique() && g.is_contiguous())) g = g.clone();
     grad_owned = g.unique() && g.is_contiguous();

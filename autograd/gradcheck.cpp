@@ -40,15 +40,15 @@ GradcheckResult gradcheck(const std::function<Var(const Inputs&)>& f, const std:
         direction.mut()[size_t(trial)] = 1;
       else
         direction = random_normal(at[i].shape(), 1 / std::sqrt(double(n)), rng);
-      const double numeric = (value(i, add(at[i], scale(direction, Real(h)))) -
-                              value(i, sub(at[i], scale(direction, Real(h))))) / (2 * h);
+      const double numeric =
+          (value(i, add(at[i], scale(direction, Real(h)))) - value(i, sub(at[i], scale(direction, Real(h))))) / (2 * h);
       const double analytic = sum_all(mul(grad, direction));
       const double error = std::abs(analytic - numeric) / std::max({1.0, std::abs(analytic), std::abs(numeric)});
       if (error > result.worst || std::isnan(error)) {
         result.worst = std::isnan(error) ? HUGE_VAL : error;
         std::ostringstream where;
-        where << "input " << i << " " << at[i].shape() << ", direction " << trial << ": analytic " << analytic << ", numeric "
-              << numeric;
+        where << "input " << i << " " << at[i].shape() << ", direction " << trial << ": analytic " << analytic
+              << ", numeric " << numeric;
         result.where = where.str();
       }
     }

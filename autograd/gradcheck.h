@@ -14,8 +14,8 @@
 namespace clearhead::inline CLEARHEAD_REAL {
 
 struct GradcheckResult {
-  double worst = 0;      // the largest |analytic - numeric| / max(1, |analytic|, |numeric|)
-  std::string where;     // input and coordinate of the worst
+  double worst = 0;   // the largest |analytic - numeric| / max(1, |analytic|, |numeric|)
+  std::string where;  // input and coordinate of the worst
 };
 
 // `f` must be deterministic. The tensors are the values at which to check.

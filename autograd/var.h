@@ -22,24 +22,25 @@ namespace clearhead::inline CLEARHEAD_REAL {
 
 class Adjoints;
 
-// Takes dL/dy, and gives each input its share through d.add. It may capture Tensors, never Vars: the capture list is the
-// list of what an op saves for later, and a captured Var would keep the whole graph alive (or, its own output, for ever).
+// Takes dL/dy, and gives each input its share through d.add. It may capture Tensors, never Vars: the capture list is
+// the list of what an op saves for later, and a captured Var would keep the whole graph alive (or, its own output, for
+// ever).
 using Pullback = std::function<void(const Tensor& dy, Adjoints& d)>;
 
 struct Node {
   const char* op;
-  uint64_t id;                                 // creation number: inputs always have smaller ones
+  uint64_t id;  // creation number: inputs always have smaller ones
   Shape shape;
-  std::vector<std::shared_ptr<Node>> inputs;   // null where an input needs no gradient
-  Pullback pullback;                           // empty in a leaf
-  Tensor grad;                                 // dL/d(this value), as far as it has arrived
-  bool grad_owned = false;                     // may `grad` be added to in place, or does another hold the same numbers?
+  std::vector<std::shared_ptr<Node>> inputs;  // null where an input needs no gradient
+  Pullback pullback;                          // empty in a leaf
+  Tensor grad;                                // dL/d(this value), as far as it has arrived
+  bool grad_owned = false;                    // may `grad` be added to in place, or does another hold the same numbers?
   bool released = false;
   struct Watch {
-    std::weak_ptr<Storage> storage;            // weak: watching must not keep memory alive
+    std::weak_ptr<Storage> storage;  // weak: watching must not keep memory alive
     uint64_t version;
   };
-  std::vector<Watch> watched;                  // what the op read and wrote: none of it may change before the pullback runs
+  std::vector<Watch> watched;  // what the op read and wrote: none of it may change before the pullback runs
 
   bool leaf() const { return !pullback; }
   void accumulate(Tensor g, const char* from);
@@ -58,9 +59,9 @@ class Var {
   const Shape& shape() const { return value_.shape(); }
   int64_t dim(int i) const { return value_.dim(i); }
   bool needs_grad() const { return node_ != nullptr; }
-  const Tensor& grad() const;                            // undefined until backward reached this leaf
+  const Tensor& grad() const;  // undefined until backward reached this leaf
   void clear_grad() const;
-  Var detach() const { return Var(value_); }             // the same numbers, cut off from their history
+  Var detach() const { return Var(value_); }  // the same numbers, cut off from their history
   const std::shared_ptr<Node>& node() const { return node_; }
 
  private:
@@ -72,7 +73,8 @@ class Var {
 // The only door into the graph: an op computes its value, then records how to pull a gradient back.
 Var record(const char* op, Tensor value, const std::vector<Var>& inputs, Pullback pullback);
 
-// Fills grad() of every leaf that `loss` (one element) depends on, adding to what is there, and frees the graph as it goes.
+// Fills grad() of every leaf that `loss` (one element) depends on, adding to what is there, and frees the graph as it
+// goes.
 void backward(const Var& loss);
 
 // What a pullback hands out.
@@ -103,7 +105,7 @@ class NoGrad {
 };
 
 bool grad_enabled();
-int64_t live_nodes();                                             // for tests: how many graph nodes exist
-std::vector<const Node*> reached(const Var& loss);                // every node that a value depends on, in creation order
+int64_t live_nodes();                               // for tests: how many graph nodes exist
+std::vector<const Node*> reached(const Var& loss);  // every node that a value depends on, in creation order
 
 }  // namespace clearhead::inline CLEARHEAD_REAL

@@ -32,10 +32,11 @@ MatrixRef ref(const Matrix& m) {
   return {m.data, std::max(m.col_stride, m.rows), true};
 }
 
-// out [a.rows, b.cols], contiguous. The cut is chosen by the shapes alone. gemm first copies what it multiplies into blocks of
-// its own, so a cut is cheap if what every chunk copies again is small:
+// out [a.rows, b.cols], contiguous. The cut is chosen by the shapes alone. gemm first copies what it multiplies into
+// blocks of its own, so a cut is cheap if what every chunk copies again is small:
 //   rows      copies b for each chunk        many rows: activations x weights
-//   inner     adds partial products, in order  few rows, long inner dimension: X^T dY, the gradient of a weight, which sums
+//   inner     adds partial products, in order  few rows, long inner dimension: X^T dY, the gradient of a weight, which
+//   sums
 //                                              over every position of the batch
 //   columns   copies a for each chunk        the same with a large vocabulary
 void product(const Matrix& a, const Matrix& b, Real* out) {
@@ -48,20 +49,26 @@ void product(const Matrix& a, const Matrix& b, Real* out) {
     const Tensor partial = Tensor::empty({parts, n, m});
     Real* const p = partial.storage()->data();
     parallel_for(k, grain, [&](int64_t begin, int64_t end) {
-      gemm(n, m, end - begin, 1, from(A, begin * a.col_stride), from(B, begin * b.row_stride), 0, p + begin / grain * n * m, m);
+      gemm(n, m, end - begin, 1, from(A, begin * a.col_stride), from(B, begin * b.row_stride), 0,
+           p + begin / grain * n * m, m);
     });
     parallel_for(n * m, 8192, [&](int64_t begin, int64_t end) {
       std::copy(p + begin, p + end, out + begin);
-      for (int64_t part = 1; part < parts; ++part) hot::add(out + begin, p + part * n * m + begin, out + begin, end - begin);
+      for (int64_t part = 1; part < parts; ++part)
+        hot::add(out + begin, p + part * n * m + begin, out + begin, end - begin);
     });
   } else if (n < 1024 && m >= 1024) {
     parallel_for(m, 512, [&](int64_t begin, int64_t end) {
       gemm(n, end - begin, k, 1, A, from(B, begin * b.col_stride), 0, out + begin, m);
     });
   } else {
-    parallel_for(n, n >= 2048 ? 512 : n >= 1024 ? 256 : 128, [&](int64_t begin, int64_t end) {
-      gemm(end - begin, m, k, 1, from(A, begin * a.row_stride), B, 0, out + begin * m, m);
-    });
+    parallel_for(n,
+                 n >= 2048   ? 512
+                 : n >= 1024 ? 256
+                             : 128,
+                 [&](int64_t begin, int64_t end) {
+                   gemm(end - begin, m, k, 1, from(A, begin * a.row_stride), B, 0, out + begin * m, m);
+                 });
   }
 }
 
@@ -76,16 +83,17 @@ Tensor readable(const Tensor& t) {
 void gemm(int64_t n, int64_t m, int64_t k, Real alpha, MatrixRef a, MatrixRef b, Real beta, Real* out, int64_t out_ld) {
   const auto call = [&](int64_t rows, int64_t inner, const Real* a_data, const Real* b_data, Real add_to, Real* to) {
     const auto ta = a.transposed ? CblasTrans : CblasNoTrans, tb = b.transposed ? CblasTrans : CblasNoTrans;
-    const auto N = blasint(rows), M = blasint(m), K = blasint(inner), lda = blasint(a.ld), ldb = blasint(b.ld), ldc = blasint(out_ld);
+    const auto N = blasint(rows), M = blasint(m), K = blasint(inner), lda = blasint(a.ld), ldb = blasint(b.ld),
+               ldc = blasint(out_ld);
 #ifdef CLEARHEAD_DOUBLE
     cblas_dgemm(CblasRowMajor, ta, tb, N, M, K, alpha, a_data, lda, b_data, ldb, add_to, to, ldc);
 #else
     cblas_sgemm(CblasRowMajor, ta, tb, N, M, K, alpha, a_data, lda, b_data, ldb, add_to, to, ldc);
 #endif
   };
-  // OpenBLAS multiplies up to a million multiply-adds in place, and copies the factors of larger products into blocks first.
-  // Where the copies would cost more than they bring, a large product is made of small ones: 128 instead of 93 GFLOP/s for
-  // 64 x 64 weights, on one core with AVX-512.
+  // OpenBLAS multiplies up to a million multiply-adds in place, and copies the factors of larger products into blocks
+  // first. Where the copies would cost more than they bring, a large product is made of small ones: 128 instead of 93
+  // GFLOP/s for 64 x 64 weights, on one core with AVX-512.
   constexpr int64_t in_place = 1'000'000;
   if (a.transposed && !b.transposed && n * m <= 128 * 128) {
     const int64_t step = std::max<int64_t>(in_place / (n * m) / 4 * 4, 4);
@@ -102,8 +110,10 @@ void gemm(int64_t n, int64_t m, int64_t k, Real alpha, MatrixRef a, MatrixRef b,
 
 Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
   require(a_in.defined() && b_in.defined(), "matmul", "an operand is undefined");
-  require(a_in.rank() >= 2 && b_in.rank() >= 2, "matmul", "needs matrices: a is ", a_in.shape(), ", b is ", b_in.shape());
-  require(a_in.dim(-1) == b_in.dim(-2), "matmul", "inner dimensions differ: a is ", a_in.shape(), ", b is ", b_in.shape());
+  require(a_in.rank() >= 2 && b_in.rank() >= 2, "matmul", "needs matrices: a is ", a_in.shape(), ", b is ",
+          b_in.shape());
+  require(a_in.dim(-1) == b_in.dim(-2), "matmul", "inner dimensions differ: a is ", a_in.shape(), ", b is ",
+          b_in.shape());
   const Shape shape = a_in.shape().with(-1, b_in.dim(-1));
   Tensor out = Tensor::empty(shape);
   Real* const y = out.mut().data();
@@ -123,7 +133,8 @@ Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
     product(last_two(a), last_two(b), y);
     return out;
   }
-  const auto offset = [](const Tensor& t, int64_t item) {  // of matrix number `item`, counted over the leading dimensions
+  const auto offset = [](const Tensor& t,
+                         int64_t item) {  // of matrix number `item`, counted over the leading dimensions
     int64_t at = 0;
     for (int axis = t.rank() - 3; axis >= 0; --axis) {
       at += item % t.dim(axis) * t.stride(axis);

@@ -1,20 +1,21 @@
 // Matrix products. blas.cpp is the only file that knows BLAS.
 //
-// BLAS reads a matrix by pointer, leading dimension and a "transposed" flag. A transposed tensor, or a column slice such as
-// one head's part of W_Q, is described by these too, so it goes to gemm as it is; only a view with no unit stride at all
-// (or an expanded one) is copied first. BLAS runs on one thread: we cut the rows into chunks and give each to a thread
-// (parallel.h), so a product has no barrier inside and the same bits for any number of threads.
+// BLAS reads a matrix by pointer, leading dimension and a "transposed" flag. A transposed tensor, or a column slice
+// such as one head's part of W_Q, is described by these too, so it goes to gemm as it is; only a view with no unit
+// stride at all (or an expanded one) is copied first. BLAS runs on one thread: we cut the rows into chunks and give
+// each to a thread (parallel.h), so a product has no barrier inside and the same bits for any number of threads.
 #pragma once
 
 #include "tensor/tensor.h"
 
 namespace clearhead::inline CLEARHEAD_REAL {
 
-// a [..., n, k] @ b -> [..., n, m], where b is [k, m] (the same matrix for all) or [..., k, m] with a's leading dimensions.
+// a [..., n, k] @ b -> [..., n, m], where b is [k, m] (the same matrix for all) or [..., k, m] with a's leading
+// dimensions.
 Tensor matmul(const Tensor& a, const Tensor& b);
 
-// out[n, m] = alpha * a[n, k] @ b[k, m] + beta * out, on raw memory: the building block of fused ops. A matrix is a pointer,
-// the distance between rows (`ld`), and whether it is stored transposed. Single-threaded.
+// out[n, m] = alpha * a[n, k] @ b[k, m] + beta * out, on raw memory: the building block of fused ops. A matrix is a
+// pointer, the distance between rows (`ld`), and whether it is stored transposed. Single-threaded.
 struct MatrixRef {
   const Real* data;
   int64_t ld;

@@ -2,8 +2,8 @@
 //
 //     blocks.1 > attn > matmul: inner dimensions differ: a is [5, 7], b is [4, 3]
 //
-// "where" is the path of the layers that are running (`In`, below) and the op that noticed. Checks are on in every build
-// type. Example:  require(a.dim(-1) == b.dim(-2), "matmul", "inner dimensions differ: a is ", a.shape(), ...)
+// "where" is the path of the layers that are running (`In`, below) and the op that noticed. Checks are on in every
+// build type. Example:  require(a.dim(-1) == b.dim(-2), "matmul", "inner dimensions differ: a is ", a.shape(), ...)
 #pragma once
 
 #include <sstream>

@@ -78,8 +78,8 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
 // Both tensors are [outer, n, inner] in row-major order: x's rows land in consecutive rows of the result.
 Tensor pad(const Tensor& x, const Shape& shape, int axis, int64_t start) {
   axis = shape.axis(axis);
-  require(x.shape() == shape.with(axis, x.dim(axis)) && start >= 0 && start + x.dim(axis) <= shape[axis], "pad", x.shape(),
-          " does not fit at ", start, " of axis ", axis, " of ", shape);
+  require(x.shape() == shape.with(axis, x.dim(axis)) && start >= 0 && start + x.dim(axis) <= shape[axis], "pad",
+          x.shape(), " does not fit at ", start, " of axis ", axis, " of ", shape);
   Tensor out(shape);
   const Tensor in = x.contiguous();
   int64_t outer = 1, inner = 1;
@@ -104,7 +104,8 @@ double sum_all(const Tensor& x) {
 double max_abs_diff(const Tensor& a, const Tensor& b) {
   double worst = 0;
   const Tensor diff = sub(a, b);
-  for (Real d : diff.flat()) worst = std::isnan(d) ? std::numeric_limits<double>::infinity() : std::max(worst, double(std::abs(d)));
+  for (Real d : diff.flat())
+    worst = std::isnan(d) ? std::numeric_limits<double>::infinity() : std::max(worst, double(std::abs(d)));
   return worst;
 }
 
@@ -115,9 +116,7 @@ bool all_finite(const Tensor& x) {
 
 Tensor softmax(const Tensor& x) {
   const int64_t n = x.dim(-1);
-  return map_rows(x, [n](int64_t, Real* row) {
-    hot::scale(row, 1 / hot::exp_and_sum(row, hot::max(row, n), n), n);
-  });
+  return map_rows(x, [n](int64_t, Real* row) { hot::scale(row, 1 / hot::exp_and_sum(row, hot::max(row, n), n), n); });
 }
 
 Tensor log_softmax(const Tensor& x) {
@@ -129,8 +128,8 @@ Tensor log_softmax(const Tensor& x) {
 }
 
 Tensor causal_softmax(const Tensor& scores) {
-  require(scores.rank() >= 2 && scores.dim(-1) == scores.dim(-2), "causal_softmax", "needs square scores [.., T, T], got ",
-          scores.shape());
+  require(scores.rank() >= 2 && scores.dim(-1) == scores.dim(-2), "causal_softmax",
+          "needs square scores [.., T, T], got ", scores.shape());
   const int64_t T = scores.dim(-1);
   return map_rows(scores, [T](int64_t r, Real* row) {
     const int64_t seen = r % T + 1;

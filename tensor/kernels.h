@@ -44,12 +44,12 @@ Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
 Tensor div(const Tensor& a, const Tensor& b);
 Tensor scale(const Tensor& a, Real factor);
-void add_into(Tensor& sum, const Tensor& x);              // sum += x
+void add_into(Tensor& sum, const Tensor& x);  // sum += x
 
-Tensor sum(const Tensor& x, int axis);                    // [.., n, ..] -> [.., ..]: the axis is dropped
-Tensor sum_to(const Tensor& x, const Shape& shape);       // the inverse of expand: sums what expand repeated
+Tensor sum(const Tensor& x, int axis);               // [.., n, ..] -> [.., ..]: the axis is dropped
+Tensor sum_to(const Tensor& x, const Shape& shape);  // the inverse of expand: sums what expand repeated
 Tensor pad(const Tensor& x, const Shape& shape, int axis, int64_t start);  // the inverse of narrow: zeros around x
-double sum_all(const Tensor& x);                          // chunk sums in double, added in order
+double sum_all(const Tensor& x);                                           // chunk sums in double, added in order
 double max_abs_diff(const Tensor& a, const Tensor& b);
 bool all_finite(const Tensor& x);
 
@@ -65,9 +65,10 @@ Tensor map_rows(const Tensor& x, F body) {
   return out;
 }
 
-Tensor softmax(const Tensor& x);                          // over the last axis, shifted by the row maximum
+Tensor softmax(const Tensor& x);  // over the last axis, shifted by the row maximum
 Tensor log_softmax(const Tensor& x);
-// [.., T, T] scores -> pattern: row i (destination) is a softmax over columns 0..i (sources); later columns are exactly 0.
+// [.., T, T] scores -> pattern: row i (destination) is a softmax over columns 0..i (sources); later columns are exactly
+// 0.
 Tensor causal_softmax(const Tensor& scores);
 
 }  // namespace clearhead::inline CLEARHEAD_REAL

@@ -21,7 +21,8 @@ std::vector<std::complex<double>> eigenvalues(const Tensor& a) {
   require(a.rank() == 2 && a.dim(0) == a.dim(1), "eigenvalues", "needs a square matrix, got ", a.shape());
   const auto n = lapack_int(a.dim(0));
   std::vector<double> m = checked_doubles("eigenvalues", a), re(size_t(n), 0), im(size_t(n), 0);
-  const lapack_int info = LAPACKE_dgeev(LAPACK_ROW_MAJOR, 'N', 'N', n, m.data(), n, re.data(), im.data(), nullptr, n, nullptr, n);
+  const lapack_int info =
+      LAPACKE_dgeev(LAPACK_ROW_MAJOR, 'N', 'N', n, m.data(), n, re.data(), im.data(), nullptr, n, nullptr, n);
   require(info == 0, "eigenvalues", "no convergence (LAPACK says ", info, "), shape ", a.shape());
   std::vector<std::complex<double>> values;
   for (size_t i = 0; i < size_t(n); ++i) values.emplace_back(re[i], im[i]);

@@ -61,7 +61,8 @@ class Pool {
   void work() {
     uint64_t seen = 0;
     for (;;) {
-      for (int spin = 0; spin < 4'000 && generation_.load(std::memory_order_acquire) == seen; ++spin) wait_a_moment(spin);
+      for (int spin = 0; spin < 4'000 && generation_.load(std::memory_order_acquire) == seen; ++spin)
+        wait_a_moment(spin);
       if (generation_.load(std::memory_order_acquire) == seen) {
         std::unique_lock lock(mutex_);
         wake_.wait(lock, [&] { return generation_.load() != seen; });

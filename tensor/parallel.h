@@ -1,8 +1,9 @@
 // parallel_for: the only source of threads. The same bits for any number of them.
 //
-// The range 0 .. n is cut into chunks of `grain`, and the cuts depend on n and grain only. Which thread takes which chunk
-// is a race that nobody can see, provided that a chunk writes only what belongs to it. Sums over chunks are combined in
-// index order (parallel_sum). Nothing else may be shared, so the result cannot depend on the number of threads.
+// The range 0 .. n is cut into chunks of `grain`, and the cuts depend on n and grain only. Which thread takes which
+// chunk is a race that nobody can see, provided that a chunk writes only what belongs to it. Sums over chunks are
+// combined in index order (parallel_sum). Nothing else may be shared, so the result cannot depend on the number of
+// threads.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // Storage: the memory behind tensors, 64-byte aligned (one cache line, one AVX-512 register), and a version counter.
 //
 // Freed blocks go to a free list by size class, and the next allocation of that class takes them back: after its first
-// step, training asks the system for nothing. The list is off under the address sanitizer, which wants to see every free.
+// step, training asks the system for nothing. The list is off under the address sanitizer, which wants to see every
+// free.
 #pragma once
 
 #include <cstdint>

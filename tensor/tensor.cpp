@@ -94,7 +94,8 @@ Tensor Tensor::expand(const Shape& to) const {
   Tensor t(storage_, to, {}, offset_);
   for (int i = 0; i < rank(); ++i) {
     const int64_t from = dim(i), target = to[i + extra];
-    require(from == target || from == 1, "expand", "only dimensions of size 1 can be repeated: from ", shape_, " to ", to);
+    require(from == target || from == 1, "expand", "only dimensions of size 1 can be repeated: from ", shape_, " to ",
+            to);
     t.strides_[size_t(i + extra)] = from == target ? stride(i) : 0;
   }
   return t;
@@ -112,7 +113,8 @@ Tensor Tensor::reshape(std::initializer_list<int64_t> dims) const {
     unknown = int64_t(i);
   }
   if (unknown >= 0) {
-    require(known > 0 && numel() % known == 0, "reshape", shape_, " has ", numel(), " elements, not a multiple of ", known);
+    require(known > 0 && numel() % known == 0, "reshape", shape_, " has ", numel(), " elements, not a multiple of ",
+            known);
     d[size_t(unknown)] = numel() / known;
   }
   return reshape(Shape(d));
@@ -162,7 +164,8 @@ Tensor Tensor::clone() const {
 
 std::span<const Real> Tensor::flat() const {
   require(defined(), "tensor", "undefined: it has no shape and no numbers");
-  require(is_contiguous(), "flat", "needs a contiguous tensor, ", shape_, " is a strided view; call contiguous() first");
+  require(is_contiguous(), "flat", "needs a contiguous tensor, ", shape_,
+          " is a strided view; call contiguous() first");
   return {data(), size_t(numel())};
 }
 

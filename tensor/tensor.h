@@ -2,9 +2,10 @@
 //
 //     element (i, j, ...)  =  storage[offset + i * stride_0 + j * stride_1 + ...]
 //
-// Copying a Tensor shares the storage; clone() copies the numbers. transpose, permute, narrow and expand only change shape,
-// strides and offset: they are views, and matmul reads most views in place (blas.h). mut() is the only way to write. It
-// needs contiguity and raises the storage's version, by which autograd notices a write to something it still needs.
+// Copying a Tensor shares the storage; clone() copies the numbers. transpose, permute, narrow and expand only change
+// shape, strides and offset: they are views, and matmul reads most views in place (blas.h). mut() is the only way to
+// write. It needs contiguity and raises the storage's version, by which autograd notices a write to something it still
+// needs.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +21,9 @@ namespace clearhead::inline CLEARHEAD_REAL {
 
 class Tensor {
  public:
-  Tensor() = default;                             // undefined: no shape, no numbers
+  Tensor() = default;  // undefined: no shape, no numbers
   explicit Tensor(Shape shape, Real fill = 0);
-  static Tensor empty(Shape shape);               // contents undefined: for the output of a kernel
+  static Tensor empty(Shape shape);  // contents undefined: for the output of a kernel
   static Tensor from(Shape shape, const std::vector<double>& values);
 
   bool defined() const { return storage_ != nullptr; }
@@ -36,19 +37,19 @@ class Tensor {
   Tensor transpose(int a = -2, int b = -1) const;
   Tensor permute(const std::vector<int>& axes) const;
   Tensor narrow(int axis, int64_t start, int64_t length) const;
-  Tensor select(int axis, int64_t index) const;   // narrow to one index and drop the axis
-  Tensor expand(const Shape& shape) const;        // repeats dimensions of size 1 (and new leading ones), stride 0
+  Tensor select(int axis, int64_t index) const;  // narrow to one index and drop the axis
+  Tensor expand(const Shape& shape) const;       // repeats dimensions of size 1 (and new leading ones), stride 0
   Tensor reshape(std::initializer_list<int64_t> dims) const;
   Tensor reshape(const Shape& shape) const;
 
   bool is_contiguous() const;
-  Tensor contiguous() const;                      // itself, or a row-major copy
-  Tensor clone() const;                           // always a copy, contiguous
+  Tensor contiguous() const;  // itself, or a row-major copy
+  Tensor clone() const;       // always a copy, contiguous
 
   const Real* data() const { return storage_ ? storage_->data() + offset_ : nullptr; }  // of element (0, 0, ...)
-  std::span<const Real> flat() const;             // all elements; requires contiguity
-  std::span<Real> mut();                          // the same, to write; raises the version
-  Real item() const;                              // the value of a one-element tensor
+  std::span<const Real> flat() const;  // all elements; requires contiguity
+  std::span<Real> mut();               // the same, to write; raises the version
+  Real item() const;                   // the value of a one-element tensor
   Real at(std::initializer_list<int64_t> index) const;
 
   const std::shared_ptr<Storage>& storage() const { return storage_; }
