@@ -54,7 +54,7 @@ CacheState read_cache(const std::string& path, CachedTokens& tokens) {
     tokens.tokenizer = body.substr(0, text);
     tokens.train = ids_from(body.substr(text, 2 * train));
     tokens.held_out = ids_from(body.substr(text + 2 * train));
-  } catch (const nlohmann::json::exception&) {
+  } catch (const std::exception&) {  // a header that is no JSON, lacks a number, or lies about one
     return CacheState::damaged;
   }
   return CacheState::hit;
