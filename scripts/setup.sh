@@ -22,8 +22,8 @@ stage() {
   mkdir -p build/logs || die "cannot write to $PWD/build"
   "$@" >"$log" 2>&1 </dev/null && return
   tail -n 30 "$log" >&2
-  grep -qE 'Temporary failure resolving|Could not (resolve|connect)|Network is unreachable' "$log" && what+=", no network?"
-  die "failed: $what (the whole log: $PWD/$log)"
+  grep -qE 'Temporary failure resolving|Could not (resolve|connect)|unreachable' "$log" && what+=' (no network?)'
+  die "failed: $what; the whole log: $PWD/$log"
 }
 
 is_installed() { [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
