@@ -133,8 +133,10 @@ void text(Run& run, const Settings& s) {
     o.set = s.corpus[0];
   else
     o.files = s.corpus;
+  run.say("\nreading the text (the first time this learns a tokenizer, which takes up to half a minute)");
   const Corpus corpus = load_corpus(o);
-  run.say("\n" + corpus.summary());
+  run.say(corpus.summary());
+  for (const std::string& note : corpus.notes) run.say("  " + note);
   corpus.tokenizer.save(run.path("tokenizer.json"));
   const int64_t V = corpus.tokenizer.vocab_size();
   const BigramCounts counts(corpus.train, V), held_out(corpus.held_out, V);
