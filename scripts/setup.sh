@@ -14,14 +14,15 @@ die() {
   exit 1
 }
 
-# stage LOG WHAT COMMAND..: says what it does and does it.
+# stage LOG WHAT COMMAND..: says what it does (and, after a colon, details) and does it.
 stage() {
   local log=build/logs/$1.log what=$2
   shift 2
   say "$what"
   mkdir -p build/logs || die "cannot write to $PWD/build"
   "$@" >"$log" 2>&1 </dev/null && return
-  tail -n 30 "$log" >&2
+  tail -n 20 "$log" >&2
+  what=${what%%:*}
   grep -qE 'Temporary failure resolving|Could not (resolve|connect)|unreachable' "$log" && what+=' (no network?)'
   die "failed: $what; the whole log: $PWD/$log"
 }
@@ -47,7 +48,7 @@ install_packages() {
   ((${#missing[@]})) || return 0
   [[ $EUID == 0 || -n $(type -P sudo) ]] ||
     die "packages are missing and there is no sudo; as root, run: apt-get install --no-install-recommends ${missing[*]}"
-  stage apt "installing ${missing[*]}" apt_install "${missing[@]}"
+  stage apt "installing ${#missing[@]} packages: ${missing[*]}" apt_install "${missing[@]}"
 }
 
 # build PRESET [TARGET..]
@@ -55,7 +56,7 @@ build() {
   local preset=$1
   shift
   stage "configure-$preset" "configuring build/$preset" cmake --preset "$preset"
-  stage "build-$preset" "building build/$preset (minutes the first time, then only what changed)" \
+  stage "build-$preset" "building build/$preset: minutes the first time, then only what changed" \
     cmake --build --preset "$preset" --parallel "$(nproc)" ${1:+--target "$@"}
 }
 
