@@ -9,6 +9,7 @@
 #include <benchmark/benchmark.h>
 
 #include <chrono>
+#include <fstream>
 
 #include "nn/optim.h"
 #include "nn/transformer.h"
@@ -42,12 +43,21 @@ double useful_flops_per_token(const Config& c, int64_t T) {
   return 3 * (double(c.n_layers) * per_layer + 2 * d * V);
 }
 
+// The most memory that the process ever had, by the kernel's count. In MB; 0 where there is no /proc.
+double peak_rss_megabytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (double kilobytes = 0; word == "VmHWM:" && status >> kilobytes) return kilobytes * 1024 / 1e6;
+  return 0;
+}
+
 void train_step(benchmark::State& state, Kernel kernel) {
   Config c;
   c.d_vocab = state.range(0), c.d_model = state.range(1), c.n_heads = state.range(2), c.n_ctx = state.range(3);
   c.d_head = c.d_model / c.n_heads;
   const int64_t B = state.range(4);
   set_num_threads(int(state.range(5)));
+  static const double start_rss = peak_rss_megabytes();  // before the first model of this process
   Transformer model(c, 1);
   model.use(kernel);
   const auto list = params(model);
@@ -65,6 +75,7 @@ void train_step(benchmark::State& state, Kernel kernel) {
   for (int i = 0; i < 3; ++i) step();
   const int64_t asked_before = memory_stats().from_system;
   for (auto _ : state) benchmark::DoNotOptimize(step());
+  const double peak_rss = peak_rss_megabytes();
   const double tokens = double(B * c.n_ctx), gflop = tokens * useful_flops_per_token(c, c.n_ctx) / 1e9;
   using benchmark::Counter;
   state.counters["tokens/s"] = Counter(tokens, Counter::kIsIterationInvariantRate);
@@ -72,6 +83,8 @@ void train_step(benchmark::State& state, Kernel kernel) {
   state.counters["of_sgemm"] = Counter(gflop / sgemm_gflops(), Counter::kIsIterationInvariantRate);
   state.counters["allocations"] = double(memory_stats().from_system - asked_before);
   state.counters["peak_MB"] = double(memory_stats().peak_bytes) / 1e6;
+  state.counters["start_RSS_MB"] = start_rss;
+  state.counters["peak_RSS_MB"] = peak_rss;
 }
 
 void sizes(benchmark::internal::Benchmark* b) {
