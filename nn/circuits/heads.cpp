@@ -6,7 +6,8 @@ namespace {
 // `is_source(b, i, j)`: does source j <= i count for destination i of sequence b?
 template <class IsSource>
 std::vector<double> mean_attention(const Tensor& pattern, IsSource is_source) {
-  require(pattern.rank() == 4 && pattern.dim(2) == pattern.dim(3), "heads", "a pattern is [B, H, T, T], got ", pattern.shape());
+  require(pattern.rank() == 4 && pattern.dim(2) == pattern.dim(3), "heads", "a pattern is [B, H, T, T], got ",
+          pattern.shape());
   const int64_t B = pattern.dim(0), H = pattern.dim(1), T = pattern.dim(2);
   const Tensor p = pattern.contiguous();
   std::vector<double> score(size_t(H), 0);
