@@ -74,6 +74,7 @@ void save_checkpoint(const std::string& path, Transformer model, AdamW& adam, co
 
 void require_same_settings(const std::string& path, const Json& before, const Json& now) {
   if (before == now) return;
+  require(before.is_object(), path, "is damaged: the settings in it are no JSON object");
   const std::string key = Json::diff(before, now)[0]["path"];
   const auto at = [&](const Json& j) { return j.value(Json::json_pointer(key), Json()).dump(); };
   fail(path, "belongs to a run with other settings: ", key, " was ", at(before), ", is now ", at(now),

@@ -45,9 +45,11 @@ double correlation(const std::vector<double>& x, const std::vector<double>& y) {
   return xy / std::sqrt(xx * yy);
 }
 
+constexpr double undefined = std::numeric_limits<double>::quiet_NaN();  // null in a file
+
 std::vector<double> column(const Curve& curve, const std::string& key) {
   std::vector<double> values;
-  for (const auto& entry : curve) values.push_back(entry.at(key));
+  for (const auto& entry : curve) values.push_back(entry.at(key).is_null() ? undefined : entry.at(key).get<double>());
   return values;
 }
 
@@ -83,7 +85,7 @@ double induction_accuracy(const Predictions& p, const Batch& batch) {
   int64_t n = 0, right = 0;
   for (size_t i = 0; i < source.size(); ++i)
     if (source[i] >= 0) ++n, right += p.best[i] == batch.targets.ids[i];
-  return n ? double(right) / double(n) : std::numeric_limits<double>::quiet_NaN();
+  return n ? double(right) / double(n) : undefined;
 }
 
 double order_blind_accuracy(const Batch& batch) {
@@ -170,13 +172,16 @@ Rise rise(const Curve& curve, const std::string& key) {
       if (after >= share)
         return step[i - 1] + (step[i] - step[i - 1]) * std::clamp((share - before) / (after - before), 0.0, 1.0);
     }
-    return std::numeric_limits<double>::quiet_NaN();
+    return undefined;
   };
   return {crossing(0.1), crossing(0.5), crossing(0.9)};
 }
 
 double rank_correlation(const Curve& curve, const std::string& a, const std::string& b) {
-  return correlation(ranks(column(curve, a)), ranks(column(curve, b)));
+  const auto x = column(curve, a), y = column(curve, b);
+  const auto is_nan = [](double v) { return std::isnan(v); };
+  if (std::ranges::any_of(x, is_nan) || std::ranges::any_of(y, is_nan)) return undefined;  // no order, so no ranks
+  return correlation(ranks(x), ranks(y));
 }
 
 }  // namespace clearhead

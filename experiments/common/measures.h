@@ -53,7 +53,7 @@ struct Rise {
   double t10, t50, t90;
 };
 Rise rise(const Curve& curve, const std::string& key);
-// Spearman's rank correlation of two logged quantities, over the logged steps.
+// Spearman's rank correlation of two logged quantities, over the logged steps. NaN if one is undefined somewhere.
 double rank_correlation(const Curve& curve, const std::string& a, const std::string& b);
 
 }  // namespace clearhead

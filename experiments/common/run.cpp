@@ -72,6 +72,9 @@ void Run::begin() {
   if (options_.resume && std::filesystem::exists(path("config.json")))
     require_same_settings(path("config.json"), nlohmann::json::parse(read_file(path("config.json")), nullptr, false),
                           config);
+  if (!options_.resume)  // nothing may stay that a later --resume would take for a checkpoint of this run
+    for (const auto& file : std::filesystem::directory_iterator(folder_))
+      if (file.path().extension() == ".checkpoint") std::filesystem::remove(file.path());
   write_file(path("config.json"), config.dump(2) + "\n");
 }
 

@@ -52,7 +52,7 @@ class Run {
                const Bound& bound, const std::string& source, const Controls& controls = {},
                const std::string& reported = "");
   void say(const std::string& text) const;  // a line or table for the reader, on stdout, unless --quiet
-  void begin();                             // creates the folder, writes config.json
+  void begin();                             // creates the folder, writes config.json; --resume keeps both
   void finish(double seconds);              // writes results.json
 
   std::vector<Finding> findings;

@@ -8,6 +8,7 @@
 
 #include "experiments/common/progress.h"
 #include "nn/files.h"
+#include "tensor/kernels.h"
 
 namespace clearhead {
 namespace {
@@ -76,6 +77,9 @@ Curve train(Run& run, const std::string& label, Transformer& model, const BatchS
   Metrics metrics(metrics_path, label, done.step == o.steps ? done.step + 1 : done.step,
                   run.options().resume || run.trained > 0);
   ++run.trained;
+  const auto logged = (done.step + o.log_every - 1) / o.log_every + (done.step == o.steps);
+  require(int64_t(metrics.curve.size()) == logged, metrics_path, "has ", metrics.curve.size(), " lines of '", label,
+          "' up to step ", done.step, " of its checkpoint, not ", logged, "; start again without --resume");
 
   int64_t tokens_per_step = 0;
   const auto log = [&](int64_t step, Json entry) {
@@ -100,23 +104,26 @@ Curve train(Run& run, const std::string& label, Transformer& model, const BatchS
     require(std::isfinite(value) && std::isfinite(norm), label, "training stopped at step ", done.step,
             ": the loss is ", value, " and the gradient norm ", norm,
             "; the last checkpoint is kept (a lower learning rate may help)");
+    // Now, and not after the update: these weights have just given a finite loss and gradient, so they are good ones.
+    const auto now = std::chrono::steady_clock::now();
+    const bool stop = interrupted() != 0;
+    if (stop || now - last_save > std::chrono::duration<double>(o.checkpoint_every)) {
+      save();
+      last_save = now;
+    }
+    if (stop) break;
     if (done.step % o.log_every == 0) log(done.step, {{"loss", value}, {"lr", lr}, {"grad_norm", norm}});
     adam.step(lr, clip_factor(norm, o.clip));
     ++done.step;
     bar.update(done.step, value, tokens_per_step);
-
-    const auto now = std::chrono::steady_clock::now();
-    if (interrupted() || done.step == o.steps || now - last_save > std::chrono::duration<double>(o.checkpoint_every)) {
-      if (done.step == o.steps) log(done.step, {{"loss", value}, {"lr", lr}, {"grad_norm", norm}});
-      save();
-      last_save = now;
-    }
-    if (interrupted()) {
-      bar.finish();
-      throw Interrupted{interrupted()};
-    }
+    if (done.step < o.steps) continue;
+    require(std::ranges::all_of(list, [](const Var& p) { return all_finite(p.value()); }), label,
+            "the last update made a weight infinite; the last checkpoint is kept (a lower learning rate may help)");
+    log(done.step, {{"loss", value}, {"lr", lr}, {"grad_norm", norm}});
+    save();
   }
   bar.finish();
+  if (interrupted()) throw Interrupted{interrupted()};
   run.tokens += int64_t(metrics.curve.back().at("tokens"));
   return metrics.curve;
 }
