@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "nn/files.h"
+#include "tensor/error.h"
 
 using namespace clearhead;
 namespace fs = std::filesystem;
