@@ -7,8 +7,37 @@
 
 namespace clearhead::inline CLEARHEAD_REAL {
 
+namespace {
+// How many elements of a tensor come before it repeats, if it is a block that leading expanded axes repeat (as
+// positions are, over the batch): such a tensor can be read without a copy. 0 if it is anything else.
+int64_t repeated_block(const Tensor& t) {
+  int first = 0;
+  while (first < t.rank() && t.stride(first) == 0) ++first;
+  int64_t block = 1;
+  for (int i = t.rank() - 1; i >= first; --i) {
+    if (t.stride(i) != block) return 0;
+    block *= t.dim(i);
+  }
+  return first > 0 ? block : 0;
+}
+}  // namespace
+
 Tensor add(const Tensor& a, const Tensor& b) {
-  return zip("add", a, b, [](Real x, Real y) { return x + y; });
+  require(a.shape() == b.shape(), "add", "shapes differ: a is ", a.shape(), ", b is ", b.shape(),
+          " (use expand to repeat a dimension)");
+  require(a.defined() && b.defined(), "add", "an operand is undefined");
+  const int64_t block = repeated_block(b);
+  const Tensor x = a.contiguous(), y = block ? b : b.contiguous();
+  Tensor out = Tensor::empty(a.shape());
+  Real* const sums = out.mut().data();
+  parallel_for(a.numel(), elementwise_grain, [&](int64_t begin, int64_t end) {
+    while (begin < end) {  // up to the next repetition
+      const int64_t from = block ? begin % block : begin, n = block ? std::min(end - begin, block - from) : end - begin;
+      hot::add(x.data() + begin, y.data() + from, sums + begin, n);
+      begin += n;
+    }
+  });
+  return out;
 }
 Tensor sub(const Tensor& a, const Tensor& b) {
   return zip("sub", a, b, [](Real x, Real y) { return x - y; });
