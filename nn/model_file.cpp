@@ -50,7 +50,9 @@ Transformer load_model(const std::string& path) {
           "has no 'clearhead.config' in its metadata, so the model cannot be rebuilt");
   const Json config = Json::parse(text->second, nullptr, false);
   require(!config.is_discarded(), path, "'clearhead.config' is not JSON");
-  Transformer model(config_from_json(config), 0);
+  const Config c = config_from_json(config);
+  file.at("embed.W_E", {c.d_vocab, c.d_model});  // before memory is taken for sizes that the file does not have
+  Transformer model(c, 0);
   for_each(model, [&](const std::string& name, Var& v) {
     const Shape expected = to_file_axes(name, v.value(), model.config).shape();
     write_into(v, from_file_axes(name, file.at(name, expected), v.shape()));

@@ -55,8 +55,6 @@ std::vector<double> column(const Curve& curve, const std::string& key) {
 
 }  // namespace
 
-double Predictions::mean_loss() const { return std::accumulate(loss.begin(), loss.end(), 0.0) / double(loss.size()); }
-
 double Predictions::mean_loss_at(int64_t t) const {
   double sum = 0;
   for (int64_t b = 0; b < B; ++b) sum += loss[size_t(b * T + t)];

@@ -17,7 +17,6 @@ struct Predictions {
   std::vector<int32_t> best;  // the token with the highest logit
   std::vector<double> loss;   // -ln p(target), in nats; 0 where the target is -1
 
-  double mean_loss() const;
   double mean_loss_at(int64_t t) const;  // over the batch, at one position
 };
 Predictions predict(const Transformer& model, const Batch& batch);

@@ -100,6 +100,10 @@ int run_experiment(int argc, char** argv, const Experiment& e, const AddOptions&
     fmt::print(stderr, "{}: {} (see {} --help)\n", e.name, error.what(), e.name);
     return 2;
   }
+  if (options.out.empty()) {
+    fmt::print(stderr, "{}: --out needs the name of a folder (see {} --help)\n", e.name, e.name);
+    return 2;
+  }
   if (options.steps == 0) options.steps = options.quick ? e.quick_steps : e.steps;
   watch_signals();
   try {
