@@ -25,7 +25,6 @@ int64_t repeated_block(const Tensor& t) {
 Tensor add(const Tensor& a, const Tensor& b) {
   require(a.shape() == b.shape(), "add", "shapes differ: a is ", a.shape(), ", b is ", b.shape(),
           " (use expand to repeat a dimension)");
-  require(a.defined() && b.defined(), "add", "an operand is undefined");
   const int64_t block = repeated_block(b);
   const Tensor x = a.contiguous(), y = block ? b : b.contiguous();
   Tensor out = Tensor::empty(a.shape());
