@@ -183,7 +183,7 @@ void induction(Run& run, const Settings& s) {
   const Curve two = fit(run, "two_layers", m.two, s, s.task, steps, data);
   const Curve one = fit(run, "one_layer", m.one, s, s.task, steps, data);
   fit(run, "zero_layers", m.zero, s, s.task, (steps + 3) / 4, data);
-  fit(run, "one_layer_fixed_offset", m.one_fixed, s, fixed, (steps + 3) / 4, data);
+  fit(run, "one_layer_fixed_offset", m.one_fixed, s, fixed, (steps + 1) / 2, data);
   save_model(run.path("model.safetensors"), m.two);
   phase_change(run, two, one, s);
   accuracy_gap(run, m, data);
