@@ -16,5 +16,5 @@ run_tests() {
 install_packages
 build ci
 run_tests ci "running every test"
-build asan tests/all
+build asan unit_tests_f32
 run_tests asan "running the unit tests under the sanitizers" -L unit
