@@ -17,7 +17,6 @@
 using namespace clearhead;
 
 namespace {
-
 const std::string olsson = "Olsson et al. 2022", elhage = "Elhage et al. 2021", replication = "wul012/aiproj";
 
 struct Settings {
@@ -192,7 +191,6 @@ void induction(Run& run, const Settings& s) {
   loss_by_position(run, m, s);
   swap_test(run, m, s);
 }
-
 }  // namespace
 
 int main(int argc, char** argv) {

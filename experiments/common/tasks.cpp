@@ -24,7 +24,7 @@ Tokens RepeatedSegment::sample(int64_t B, Rng& rng) const {
 // token, uniform over the V - t others, and those with p + n = t expect token p. After the first repeat everything is
 // certain.
 std::vector<double> RepeatedSegment::bayes_loss(const Tokens& s) const {
-  require(!fixed, "task", "the best predictor of the fixed-offset control is not implemented");
+  require(!fixed, "task", "bayes_loss is for random offsets: at a fixed one the repeat comes at a known position");
   std::vector<double> loss(size_t(s.B * T), 0);
   for (int64_t b = 0; b < s.B; ++b)
     for (int64_t t = 1; t <= T; ++t) {  // predicting token t from the t tokens before it
