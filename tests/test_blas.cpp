@@ -11,20 +11,11 @@
 #include "tensor/blas.h"
 #include "tensor/parallel.h"
 #include "tensor/random.h"
+#include "tests/helpers.h"
 
 using namespace clearhead;
 
 namespace {
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "(no error)";
-}
 
 Tensor integers(const Shape& shape, Rng& rng) {
   Tensor t = Tensor::empty(shape);

@@ -2,20 +2,11 @@
 #include <gtest/gtest.h>
 
 #include "nn/transformer.h"
+#include "tests/helpers.h"
 
 using namespace clearhead;
 
 namespace {
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "(no error)";
-}
 
 Config tiny() {
   Config c;

@@ -11,6 +11,7 @@
 
 #include "nn/files.h"
 #include "tensor/error.h"
+#include "tests/helpers.h"
 
 using namespace clearhead;
 namespace fs = std::filesystem;
@@ -35,16 +36,6 @@ extern "C" int rename(const char* from, const char* to) noexcept {
 }
 
 namespace {
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "(no error)";
-}
 
 class Files : public testing::Test {
  protected:

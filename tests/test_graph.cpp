@@ -6,20 +6,11 @@
 
 #include "autograd/ops.h"
 #include "tensor/kernels.h"
+#include "tests/helpers.h"
 
 using namespace clearhead;
 
 namespace {
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "(no error)";
-}
 
 Var scalar(double x) { return Var::param(Tensor({}, Real(x))); }
 Var vector(const std::vector<double>& x) { return Var::param(Tensor::from({int64_t(x.size())}, x)); }

@@ -3,6 +3,7 @@
 
 #include "nn/circuits/heads.h"
 #include "tensor/kernels.h"
+#include "tests/helpers.h"
 
 using namespace clearhead;
 
@@ -110,16 +111,6 @@ TEST(Detectors, LeaveThePatternAloneAndReadViews) {
   const Tensor before = p.clone();
   EXPECT_EQ(prefix_matching_scores(turned, x), prefix_matching_scores(p, x));
   EXPECT_EQ(max_abs_diff(p, before), 0);
-}
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "(no error)";
 }
 
 TEST(Detectors, RefuseWhatTheyCannotScore) {

@@ -10,6 +10,7 @@
 #include "tensor/hot.h"
 #include "tensor/kernels.h"
 #include "tensor/random.h"
+#include "tests/helpers.h"
 
 using namespace clearhead;
 
@@ -18,16 +19,6 @@ namespace {
 constexpr Real infinity = std::numeric_limits<Real>::infinity(), not_a_number = std::numeric_limits<Real>::quiet_NaN();
 constexpr Real huge = Real(1e30);
 constexpr double eps = double(std::numeric_limits<Real>::epsilon());
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "(no error)";
-}
 
 std::vector<double> doubles(const Tensor& t) {
   const Tensor in = t.contiguous();

@@ -8,22 +8,13 @@
 #include "tensor/kernels.h"
 #include "tensor/linalg.h"
 #include "tensor/random.h"
+#include "tests/helpers.h"
 
 using namespace clearhead;
 
 namespace {
 
 constexpr double eps = double(std::numeric_limits<Real>::epsilon());
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "(no error)";
-}
 
 Tensor identity(int64_t n) {
   Tensor t({n, n});

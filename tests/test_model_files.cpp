@@ -11,21 +11,12 @@
 #include "nn/files.h"
 #include "nn/model_file.h"
 #include "tensor/kernels.h"
+#include "tests/helpers.h"
 
 using namespace clearhead;
 namespace fs = std::filesystem;
 
 namespace {
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "(no error)";
-}
 
 class ModelFiles : public testing::Test {
  protected:

@@ -10,6 +10,7 @@
 
 #include "tensor/error.h"
 #include "tensor/parallel.h"
+#include "tests/helpers.h"
 
 using namespace clearhead;
 
@@ -32,16 +33,6 @@ std::multiset<Chunk> chunks(int64_t n, int64_t grain) {
     seen.emplace(begin, end);
   });
   return seen;
-}
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "(no error)";
 }
 
 }  // namespace

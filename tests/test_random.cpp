@@ -8,6 +8,7 @@
 #include <set>
 
 #include "tensor/random.h"
+#include "tests/helpers.h"
 
 using namespace clearhead;
 
@@ -26,16 +27,6 @@ double chi_squared(const std::vector<int>& counts) {
   double sum = 0;
   for (int c : counts) sum += (c - expected) * (c - expected) / expected;
   return sum;
-}
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "(no error)";
 }
 
 }  // namespace

@@ -9,21 +9,12 @@
 
 #include "nn/files.h"
 #include "nn/safetensors.h"
+#include "tests/helpers.h"
 
 using namespace clearhead;
 namespace fs = std::filesystem;
 
 namespace {
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "(no error)";
-}
 
 class Safetensors : public testing::Test {
  protected:

@@ -10,20 +10,11 @@
 #include "tensor/print.h"
 #include "tensor/random.h"
 #include "tensor/tensor.h"
+#include "tests/helpers.h"
 
 using namespace clearhead;
 
 namespace {
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "(no error)";
-}
 
 // 0, 1, 2, ...: every element says where it stood.
 Tensor counting(Shape shape) {

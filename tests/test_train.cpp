@@ -13,21 +13,12 @@
 #include "nn/files.h"
 #include "tensor/kernels.h"
 #include "tensor/parallel.h"
+#include "tests/helpers.h"
 
 using namespace clearhead;
 namespace fs = std::filesystem;
 
 namespace {
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "(no error)";
-}
 
 const RepeatedSegment task{.V = 12, .T = 12, .shortest = 2, .longest = 5};
 Batch batch(Rng& rng) { return next_token_batch(task.sample(4, rng)); }
