@@ -72,6 +72,8 @@ void product(const Matrix& a, const Matrix& b, Real* out) {
   }
 }
 
+constexpr int64_t small = 1 << 17;  // half a megabyte of floats, which stay in the cache
+
 Matrix last_two(const Tensor& t) { return {t.data(), t.dim(-2), t.dim(-1), t.stride(-2), t.stride(-1)}; }
 
 Tensor readable(const Tensor& t) {
@@ -80,31 +82,25 @@ Tensor readable(const Tensor& t) {
 
 }  // namespace
 
-void gemm(int64_t n, int64_t m, int64_t k, Real alpha, MatrixRef a, MatrixRef b, Real beta, Real* out, int64_t out_ld) {
-  const auto call = [&](int64_t rows, int64_t inner, const Real* a_data, const Real* b_data, Real add_to, Real* to) {
+void gemm(int64_t n, int64_t m, int64_t k, Real alpha, const MatrixRef& a, const MatrixRef& b, Real beta, Real* out, int64_t out_ld) {
+  // Where b is small enough to stay in the cache, tiles.cpp needs no copies of the factors; it takes a long inner
+  // dimension by parts. Rows far apart compete for few places in the cache: these are left to BLAS, which copies.
+  const bool tiled = !b.transposed && m >= 16 && m <= 512 && b.ld <= 1024 && (!a.transposed || a.ld <= 1024);
+  if (tiled) {
+    const int64_t step = a.transposed ? 256 : small / m, stride = a.transposed ? a.ld : 1;
+    int64_t i = 0;
+    do hot::product(n, m, std::min(step, k - i), alpha, {a.data + i * stride, a.ld, a.transposed}, b.data + i * b.ld,
+                    b.ld, i ? 1 : beta, out, out_ld);
+    while ((i += step) < k);
+  } else {
     const auto ta = a.transposed ? CblasTrans : CblasNoTrans, tb = b.transposed ? CblasTrans : CblasNoTrans;
-    const auto N = blasint(rows), M = blasint(m), K = blasint(inner), lda = blasint(a.ld), ldb = blasint(b.ld),
+    const auto N = blasint(n), M = blasint(m), K = blasint(k), lda = blasint(a.ld), ldb = blasint(b.ld),
                ldc = blasint(out_ld);
 #ifdef CLEARHEAD_DOUBLE
-    cblas_dgemm(CblasRowMajor, ta, tb, N, M, K, alpha, a_data, lda, b_data, ldb, add_to, to, ldc);
+    cblas_dgemm(CblasRowMajor, ta, tb, N, M, K, alpha, a.data, lda, b.data, ldb, beta, out, ldc);
 #else
-    cblas_sgemm(CblasRowMajor, ta, tb, N, M, K, alpha, a_data, lda, b_data, ldb, add_to, to, ldc);
+    cblas_sgemm(CblasRowMajor, ta, tb, N, M, K, alpha, a.data, lda, b.data, ldb, beta, out, ldc);
 #endif
-  };
-  // OpenBLAS multiplies up to a million multiply-adds in place, and copies the factors of larger products into blocks
-  // first. Where the copies would cost more than they bring, a large product is made of small ones: 128 instead of 93
-  // GFLOP/s for 64 x 64 weights, on one core with AVX-512.
-  constexpr int64_t in_place = 1'000'000;
-  if (a.transposed && !b.transposed && n * m <= 128 * 128) {
-    const int64_t step = std::max<int64_t>(in_place / (n * m) / 4 * 4, 4);
-    for (int64_t i = 0; i < k; i += step)
-      call(n, std::min(step, k - i), a.data + i * a.ld, b.data + i * b.ld, i ? 1 : beta, out);
-  } else if (!a.transposed && !b.transposed && m * k <= 64 * 64) {
-    const int64_t step = std::max<int64_t>(in_place / (m * k) / 16 * 16, 16);
-    for (int64_t i = 0; i < n; i += step)
-      call(std::min(step, n - i), k, a.data + i * a.ld, b.data, beta, out + i * out_ld);
-  } else {
-    call(n, k, a.data, b.data, beta, out);
   }
 }
 
@@ -120,7 +116,7 @@ Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
 
   if (b_in.rank() == 2) {  // one b for all rows of a: fold a's leading dimensions into the rows
     const Tensor a = readable(a_in.reshape({-1, a_in.dim(-1)}));
-    const Tensor b = b_in.numel() <= 64 * 64 ? b_in.contiguous() : readable(b_in);  // see gemm
+    const Tensor b = b_in.numel() <= small ? b_in.contiguous() : readable(b_in);  // see gemm
     product(last_two(a), last_two(b), y);
     return out;
   }

@@ -6,6 +6,7 @@
 // each to a thread (parallel.h), so a product has no barrier inside and the same bits for any number of threads.
 #pragma once
 
+#include "tensor/hot.h"
 #include "tensor/tensor.h"
 
 namespace clearhead::inline CLEARHEAD_REAL {
@@ -14,13 +15,7 @@ namespace clearhead::inline CLEARHEAD_REAL {
 // dimensions.
 Tensor matmul(const Tensor& a, const Tensor& b);
 
-// out[n, m] = alpha * a[n, k] @ b[k, m] + beta * out, on raw memory: the building block of fused ops. A matrix is a
-// pointer, the distance between rows (`ld`), and whether it is stored transposed. Single-threaded.
-struct MatrixRef {
-  const Real* data;
-  int64_t ld;
-  bool transposed = false;
-};
-void gemm(int64_t n, int64_t m, int64_t k, Real alpha, MatrixRef a, MatrixRef b, Real beta, Real* out, int64_t out_ld);
+// out[n, m] = alpha * a[n, k] @ b[k, m] + beta * out, on raw memory: the building block of fused ops. Single-threaded.
+void gemm(int64_t n, int64_t m, int64_t k, Real alpha, const MatrixRef& a, const MatrixRef& b, Real beta, Real* out, int64_t out_ld);
 
 }  // namespace clearhead::inline CLEARHEAD_REAL

@@ -2,50 +2,17 @@
 
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <type_traits>
 
-// The loader's choice runs before the sanitizers are ready, so they get the baseline.
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
-#define CLEARHEAD_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
-#else
-#define CLEARHEAD_CLONES
-#endif
+#include "tensor/lanes.h"
 
 namespace clearhead::inline CLEARHEAD_REAL::hot {
 namespace {
 
-// Sixteen floats (eight doubles) side by side: one register with AVX-512, two with AVX2, four otherwise. Sums are kept
-// per lane and added up as a tree in the end, so that neighbouring additions do not wait for each other; a row's
-// remainder is padded to full lanes. The order of all additions is the same on every machine.
-typedef Real Lanes __attribute__((vector_size(64)));
-typedef std::conditional_t<sizeof(Real) == 4, int32_t, int64_t> Index __attribute__((vector_size(64)));
-constexpr int64_t width = sizeof(Lanes) / sizeof(Real);
-
-[[gnu::always_inline]] inline Lanes all(Real x) { return x - Lanes{}; }
-
-[[gnu::always_inline]] inline Lanes load(const Real* x, int64_t n, Real padding) {
-  if (n >= width) [[likely]] {
-    Lanes v;
-    std::memcpy(&v, x, sizeof v);
-    return v;
-  }
-  Lanes v = all(padding);
-  std::memcpy(&v, x, size_t(n) * sizeof(Real));
-  return v;
-}
-
-[[gnu::always_inline]] inline void store(Real* x, int64_t n, const Lanes& v) {
-  std::memcpy(x, &v, n >= width ? sizeof v : size_t(n) * sizeof(Real));
-}
-
 // The first `seen` of n numbers, from i on: lanes beyond `seen` are padding. Reads up to n, so that a row that
 // continues behind `seen` needs no partial load.
 [[gnu::always_inline]] inline Lanes load_seen(const Real* x, int64_t i, int64_t seen, int64_t n, Real padding) {
-  Lanes index = {};
-  for (int64_t lane = 0; lane < width; ++lane) index[lane] = Real(lane);
-  return index < Real(seen - i) ? load(x + i, n - i, padding) : all(padding);
+  return first_lanes(seen - i, load(x + i, n - i, padding), all(padding));
 }
 
 // All lanes moved by `by`, around the end. Adding a vector to itself moved by half its width, by a quarter, ... gives
@@ -55,32 +22,6 @@ template <int by>
   Index from = {};
   for (int lane = 0; lane < width; ++lane) from[lane] = (lane + by) % int(width);
   return __builtin_shuffle(v, from);
-}
-
-// [width, width], by exchanging the off-diagonal halves of the square, then those of its quarters, and so on.
-template <int half>
-[[gnu::always_inline]] inline void exchange(Lanes* row) {
-  Index upper = {}, lower = {};  // lanes 0 .. width-1 are those of the first operand
-  for (int lane = 0; lane < width; ++lane) {
-    upper[lane] = lane & half ? int(width) + lane - half : lane;
-    lower[lane] = lane & half ? int(width) + lane : lane + half;
-  }
-  for (int i = 0; i < width; ++i) {
-    if (i & half) continue;
-    const Lanes a = row[i], b = row[i + half];
-    row[i] = __builtin_shuffle(a, b, upper);
-    row[i + half] = __builtin_shuffle(a, b, lower);
-  }
-}
-
-[[gnu::always_inline]] inline void transpose_square(const Real* x, int64_t ld, Real* out, int64_t out_ld) {
-  Lanes row[width];
-  for (int64_t i = 0; i < width; ++i) std::memcpy(&row[i], x + i * ld, sizeof(Lanes));
-  if constexpr (width == 16) exchange<8>(row);
-  exchange<4>(row);
-  exchange<2>(row);
-  exchange<1>(row);
-  for (int64_t i = 0; i < width; ++i) std::memcpy(out + i * out_ld, &row[i], sizeof(Lanes));
 }
 
 [[gnu::always_inline]] inline Real total(Lanes v) {
@@ -197,33 +138,57 @@ CLEARHEAD_CLONES void softmax_pullback(const Real* p, const Real* dp, Real* dx, 
   for (int64_t i = 0; i < n; ++i) dx[i] = p[i] * (dp[i] - d);
 }
 
-CLEARHEAD_CLONES void attention_rows(Real* s, int64_t first, int64_t n, int64_t cols, Real* most, Real* inverse) {
-  for (int64_t r = 0; r < n; ++r, s += cols) {
-    most[r] = row_max(s, first + r + 1, cols);
-    inverse[r] = 1 / row_exp(s, most[r], first + r + 1, cols);
+// What `panel` destinations first, first + 1, ... say to source j: those before j do not see it.
+template <bool diagonal>
+[[gnu::always_inline]] inline Lanes seen(const Real* row, int v, int64_t before, Real unseen) {
+  const Lanes x = load(row + v * width);
+  return diagonal ? first_lanes(before - v * width, all(unseen), x) : x;
+}
+
+// Calls f(row, before, diagonal) for each row of [first + panel, panel]. All rows before the last `panel` are seen by
+// every destination, and need no mask.
+[[gnu::always_inline]] inline void each_source(int64_t first, const auto& f) {
+  for (int64_t j = 0; j < first; ++j) f(j * panel, 0, std::false_type());
+  for (int64_t j = first; j < first + panel; ++j) f(j * panel, j - first, std::true_type());
+}
+
+CLEARHEAD_CLONES void attention_columns(Real* s, int64_t first, Real* most, Real* inverse) {
+  constexpr int vectors = panel / width;
+  Lanes m[vectors], sum[vectors] = {};
+  for (Lanes& x : m) x = all(minus_infinity);
+  each_source(first, [&](int64_t row, int64_t before, auto diagonal) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) {
+      const Lanes x = seen<diagonal.value>(s + row, v, before, minus_infinity);
+      m[v] = m[v] > x ? m[v] : x;
+    }
+  });
+  each_source(first, [&](int64_t row, int64_t before, auto diagonal) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) {
+      const Lanes e = exponential(seen<diagonal.value>(s + row, v, before, minus_infinity) - m[v]);
+      store(s + row + v * width, e);
+      sum[v] += e;
+    }
+  });
+  for (int v = 0; v < vectors; ++v) {
+    store(most + v * width, m[v]);
+    store(inverse + v * width, 1 / sum[v]);
   }
 }
 
-CLEARHEAD_CLONES void attention_rows_pullback(Real* s, Real* dp, int64_t first, int64_t n, int64_t cols,
-                                              const Real* most, const Real* inverse, const Real* d, Real factor) {
-  for (int64_t r = 0; r < n; ++r, s += cols, dp += cols)
-    for (int64_t i = 0; i < cols; i += width) {
-      const Lanes p = exponential(load_seen(s, i, first + r + 1, cols, minus_infinity) - most[r]) * inverse[r];
-      store(s + i, cols - i, p);
-      store(dp + i, cols - i, p * (load_seen(dp, i, first + r + 1, cols, 0) - d[r]) * factor);
+CLEARHEAD_CLONES void attention_columns_pullback(Real* s, Real* dp, int64_t first, const Real* most,
+                                                 const Real* inverse, const Real* d, Real factor) {
+  each_source(first, [&](int64_t row, int64_t before, auto diagonal) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+    for (int v = 0; v < panel / width; ++v) {
+      const int64_t at = v * width;
+      const Lanes p = exponential(seen<diagonal.value>(s + row, v, before, minus_infinity) - load(most + at)) * load(inverse + at);
+      const Lanes dp_seen = seen<diagonal.value>(dp + row, v, before, 0);
+      store(s + row + at, p);
+      store(dp + row + at, p * (dp_seen - load(d + at)) * factor);
     }
-}
-
-CLEARHEAD_CLONES void transpose(const Real* x, int64_t ld, int64_t rows, int64_t cols, Real* out, int64_t out_ld) {
-  for (int64_t r = 0; r < rows; r += width)
-    for (int64_t c = 0; c < cols; c += width) {
-      if (r + width <= rows && c + width <= cols) {
-        transpose_square(x + r * ld + c, ld, out + c * out_ld + r, out_ld);
-        continue;
-      }
-      for (int64_t i = r; i < rows && i < r + width; ++i)
-        for (int64_t j = c; j < cols && j < c + width; ++j) out[j * out_ld + i] = x[i * ld + j];
-    }
+  });
 }
 
 CLEARHEAD_CLONES void adam(const AdamStep& c, const Real* grad, Real grad_scale, Real* m, Real* v, Real* w, int64_t n) {

@@ -10,6 +10,17 @@
 
 #include "tensor/real.h"
 
+namespace clearhead::inline CLEARHEAD_REAL {
+
+// A matrix as BLAS reads it: where it begins, the distance between rows, and whether it is stored transposed.
+struct MatrixRef {
+  const Real* data;
+  int64_t ld;
+  bool transposed = false;
+};
+
+}  // namespace clearhead::inline CLEARHEAD_REAL
+
 namespace clearhead::inline CLEARHEAD_REAL::hot {
 
 Real sum(const Real* x, int64_t n);
@@ -31,15 +42,21 @@ Real log_sum_exp(const Real* x, int64_t n);  // max + ln sum exp(x - max)
 // dx_i = p_i (dp_i - <p, dp>): the gradient of a softmax row with probabilities p. dx may be dp.
 void softmax_pullback(const Real* p, const Real* dp, Real* dx, int64_t n);
 
-// Rows of attention, for a block of n destinations from `first` on, against `cols` sources [n, cols], of which a
-// destination i sees 0 .. i. Scores s become exp(s - most), unnormalized, with inverse = 1 / their sum.
-void attention_rows(Real* s, int64_t first, int64_t n, int64_t cols, Real* most, Real* inverse);
+// Attention for `panel` destinations first, first + 1, ... side by side: s [first + panel, panel] holds their scores, a
+// source in each row, and destination i sees sources up to i. s becomes exp(s - most), unnormalized, with
+// inverse = 1 / their sum, both [panel].
+constexpr int64_t panel = 32;
+void attention_columns(Real* s, int64_t first, Real* most, Real* inverse);
 // And back: s becomes the pattern p = exp(s - most) * inverse, dp becomes ds = p (dp - d) * scale. Unseen entries
 // become 0.
-void attention_rows_pullback(Real* s, Real* dp, int64_t first, int64_t n, int64_t cols, const Real* most,
-                             const Real* inverse, const Real* d, Real scale);
+void attention_columns_pullback(Real* s, Real* dp, int64_t first, const Real* most, const Real* inverse, const Real* d,
+                                Real scale);
 
-// out[c, r] = x[r, c] for x [rows, cols]
+// out [n, m] = alpha * a [n, k] b [k, m] + beta * out, for factors that fit into the cache (tiles.cpp), m >= 16.
+void product(int64_t n, int64_t m, int64_t k, Real alpha, const MatrixRef& a, const Real* b, int64_t b_ld, Real beta,
+             Real* out, int64_t out_ld);
+// out[r, c] = x[r, c], or out[c, r] = x[r, c], for x [rows, cols]
+void copy(const Real* x, int64_t ld, int64_t rows, int64_t cols, Real* out, int64_t out_ld);
 void transpose(const Real* x, int64_t ld, int64_t rows, int64_t cols, Real* out, int64_t out_ld);
 
 // One step of AdamW. The corrections are 1 / (1 - beta^t).

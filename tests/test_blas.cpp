@@ -97,8 +97,8 @@ TEST(Matmul, EveryPairOfLayouts) {
             expect_exact(a.make(n, k, rng), b.make(k, m, rng), std::string(a.name) + " x " + b.name));
 }
 
-// n, k, m for: chunks of rows, of the inner dimension and of columns, the borders between them, and products so small
-// or narrow that gemm makes them of smaller ones.
+// n, k, m for: chunks of rows, of the inner dimension and of columns, the borders between them, and products of tiles
+// and of BLAS.
 const std::vector<std::array<int64_t, 3>> chunked{
     {127, 8, 5},  {129, 8, 5},     {300, 20, 30},   {1023, 3, 2},    {1024, 3, 2},   {1100, 6, 7},
     {2047, 3, 5}, {2100, 65, 64},  {3, 2047, 4},    {3, 2048, 4},    {255, 2050, 2}, {1024, 2048, 1},
@@ -189,9 +189,11 @@ TEST(Matmul, ErrorTexts) {
 
 TEST(Gemm, ScalesAndAccumulatesIntoABlock) {
   Rng rng(5);
-  // the last three are large enough to be made of smaller products, if a or none of the two is transposed
-  for (const auto& [n, k, m] :
-       std::vector<std::array<int64_t, 3>>{{3, 4, 5}, {1, 1, 1}, {60, 999, 50}, {999, 60, 50}, {5000, 3, 70}})
+  // every remainder of a tile's rows, a last tile that reaches back, inner dimensions in several parts, and BLAS's share
+  std::vector<std::array<int64_t, 3>> sizes{{3, 4, 5},    {1, 1, 1},      {60, 999, 50}, {999, 60, 50},
+                                            {9, 600, 512}, {5, 30, 513}, {5000, 3, 70}, {2, 5, 1100}};
+  for (int64_t n = 1; n <= 19; ++n) sizes.push_back({n, 3, 14 + 2 * n});
+  for (const auto& [n, k, m] : sizes)
     for (int transposed = 0; transposed < 4; ++transposed) {
       const bool ta = transposed & 1, tb = transposed & 2;
       const Tensor a = integers(ta ? Shape{k, n + 1} : Shape{n, k + 1}, rng),

@@ -310,10 +310,10 @@ TEST(Hot, MaskedExpLeavesNothingBehindTheSeen) {
     }
 }
 
-TEST(Hot, PullbacksOfSoftmaxAndAttentionRows) {
+TEST(Hot, PullbackOfSoftmax) {
   Rng rng(7);
   for (int64_t n : {1, 5, 16, 37})
-    for (int64_t seen : {n, (n + 1) / 2}) {  // attention's row is longer than what it sees
+    for (int64_t seen : {n, (n + 1) / 2}) {
       const Tensor scores = random_normal({n}, 2, rng), dp = random_normal({n}, 1, rng),
                    p = softmax(scores.narrow(0, 0, seen));
       const double d = double(hot::dot(p.data(), dp.data(), seen));
@@ -322,22 +322,41 @@ TEST(Hot, PullbacksOfSoftmaxAndAttentionRows) {
       Tensor in_place = dp.narrow(0, 0, seen).clone();
       hot::softmax_pullback(p.data(), in_place.data(), in_place.mut().data(), seen);
       expect_near(in_place, expected, 32 * eps);
-
-      Tensor s = scores.clone(), ds = dp.clone();
-      for (int64_t j = seen; j < n; ++j) s.mut()[size_t(j)] = infinity, ds.mut()[size_t(j)] = not_a_number;
-      const Real scale = Real(.25);
-      Tensor row = s.clone();
-      Real most = 0, inverse = 0;
-      const Real d_row = Real(d);
-      hot::attention_rows(row.mut().data(), seen - 1, 1, n, &most, &inverse);  // one destination that sees `seen` sources
-      for (int64_t j = 0; j < n; ++j)
-        EXPECT_NEAR(row.at({j}) * inverse, j < seen ? double(p.at({j})) : 0, j < seen ? 16 * eps : 0);
-      hot::attention_rows_pullback(s.mut().data(), ds.mut().data(), seen - 1, 1, n, &most, &inverse, &d_row, scale);
-      expect_near(s.narrow(0, 0, seen), doubles(p), 16 * eps);
-      for (double& v : expected) v *= double(scale);
-      expect_near(ds.narrow(0, 0, seen), expected, 32 * eps);
-      for (int64_t j = seen; j < n; ++j) EXPECT_TRUE(s.at({j}) == 0 && ds.at({j}) == 0);
     }
+}
+
+// Against softmax and its pullback, one destination at a time. What a destination does not see may be anything.
+TEST(Hot, AttentionColumns) {
+  Rng rng(7);
+  constexpr int64_t n = hot::panel;
+  for (int64_t first : {int64_t(0), n, 3 * n}) {
+    const Tensor scores = random_normal({first + n, n}, 2, rng), dp = random_normal({first + n, n}, 1, rng);
+    Tensor s = scores.clone(), ds = dp.clone(), most({n}), inverse({n}), d({n});
+    for (int64_t j = first; j < first + n; ++j)
+      for (int64_t i = 0; i < j - first; ++i)
+        s.mut()[size_t(j * n + i)] = infinity, ds.mut()[size_t(j * n + i)] = not_a_number;
+    const Tensor unseen = s.clone();
+    const Real scale = Real(.25);
+    hot::attention_columns(s.mut().data(), first, most.mut().data(), inverse.mut().data());
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t seen = first + i + 1;
+      const auto column = [&](const Tensor& t) { return t.narrow(0, 0, seen).narrow(1, i, 1).contiguous().reshape({seen}); };
+      const Tensor p = softmax(column(scores));
+      const Tensor mine = column(s);
+      for (int64_t j = 0; j < seen; ++j) EXPECT_NEAR(mine.at({j}) * inverse.at({i}), double(p.at({j})), 16 * eps);
+      for (int64_t j = seen; j < first + n; ++j) EXPECT_EQ(s.at({j, i}), Real(0));
+      d.mut()[size_t(i)] = hot::dot(p.data(), column(dp).data(), seen);
+    }
+    s = unseen.clone();
+    hot::attention_columns_pullback(s.mut().data(), ds.mut().data(), first, most.data(), inverse.data(), d.data(), scale);
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = 0; j < first + n; ++j) {
+        const bool sees = j <= first + i;
+        const double p = sees ? std::exp(double(scores.at({j, i}) - most.at({i}))) * double(inverse.at({i})) : 0;
+        EXPECT_NEAR(double(s.at({j, i})), p, 16 * eps);
+        EXPECT_NEAR(double(ds.at({j, i})), sees ? p * double(dp.at({j, i}) - d.at({i})) * double(scale) : 0, 32 * eps);
+      }
+  }
 }
 
 TEST(Hot, AdamFollowsItsFormula) {

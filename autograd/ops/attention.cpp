@@ -34,55 +34,64 @@ Var attention(const Var& q, const Var& k, const Var& v, int64_t n_heads) {
   return merge_heads(matmul(pattern, split_heads(v, n_heads)));
 }
 
-// The same as one node. For each sequence and head, blocks of 64 destinations are scored against the sources up to the
-// block's end, and never against later ones. Only each row's maximum and sum are saved: with them, the backward pass
-// recomputes the pattern block by block. Memory O(T) per head instead of O(T^2), and the blocks stay in cache.
+// The same as one node, for each sequence and head by blocks of destinations, which are scored against the sources up
+// to the block's end and never against later ones. Only each destination's maximum and sum are saved: with them, the
+// backward pass recomputes the pattern block by block. Memory O(T) per head instead of O(T^2), and a block stays in
+// cache.
+//
+// A block is stored with its destinations side by side, S^T [sources, panel]: sums over sources then add whole vectors,
+// and of all factors below, only the block's queries and dz must be transposed.
 namespace {
 
-constexpr int64_t block = 32;
+constexpr int64_t panel = hot::panel, tile = 8;
 
-struct Head {  // one head of one sequence: pointers into [B, T, H * d_head]
-  int64_t T, width, stride;
-  Real scale;
-  const Real *q, *k, *v;
+// How heads lie in [B, T, n_heads * width]: the rows of one are n_heads * width apart. Where a head is more than the
+// first-level cache holds, that costs more than to work on a copy [T, width]: rows that far apart compete for few places
+// in the cache.
+struct Heads {
+  int64_t T, n_heads, width;
+  bool copied = T * width > 8192;
+  int64_t ld = copied ? width : n_heads * width;
+
+  int64_t offset(int64_t head) const { return (head / n_heads * T * n_heads + head % n_heads) * width; }
+  int64_t space() const { return copied ? T * width : 0; }
+  const Real* read(const Tensor& x, int64_t head, Real* copy) const {
+    const Real* const from = x.data() + offset(head);
+    if (copied) hot::copy(from, n_heads * width, T, width, copy, width);
+    return copied ? copy : from;
+  }
+  Real* target(Real* out, int64_t head, Real* copy) const { return copied ? copy : out + offset(head); }
+  void write(const Real* x, int64_t head, Real* out) const {
+    if (copied) hot::copy(x, width, T, width, out + offset(head), n_heads * width);
+  }
 };
 
-// out [n, cols] = scale * q[first .. first + n] k[0 .. cols]^T. k and (in the pullback) v are transposed once for each
-// head instead of by gemm's flag: for blocks of this size OpenBLAS is nearly twice as fast on untransposed factors.
-void scores(const Head& h, int64_t first, int64_t n, int64_t cols, const Real* k_transposed, Real* out) {
-  gemm(n, cols, h.width, h.scale, {h.q + first * h.stride, h.stride}, {k_transposed, h.T}, 0, out, cols);
-}
+// A block of n destinations first, first + 1, ... of one head, whose tensors are [T, width] with rows ld apart.
+struct Block {
+  int64_t first, n, width, ld;
 
-void forward(const Head& h, Real* z, Real* most, Real* inverse, Real* k_transposed, Real* S) {
-  hot::transpose(h.k, h.stride, h.T, h.width, k_transposed, h.T);
-  for (int64_t first = 0; first < h.T; first += block) {
-    const int64_t n = std::min(block, h.T - first), cols = first + n;
-    scores(h, first, n, cols, k_transposed, S);
-    hot::attention_rows(S, first, n, cols, most + first, inverse + first);
-    gemm(n, h.width, cols, 1, {S, cols}, {h.v, h.stride}, 0, z + first * h.stride, h.stride);
-    for (int64_t row = first; row < cols; ++row) hot::scale(z + row * h.stride, inverse[row], h.width);
+  // out [first + n, panel] = factor * sources destinations^T
+  void compare(const Real* sources, const Real* destinations, Real factor, Real* transposed, Real* out) const {
+    if (n < panel) std::fill_n(transposed, width * panel, Real(0));
+    hot::transpose(destinations + first * ld, ld, n, width, transposed, panel);
+    gemm(first + n, panel, width, factor, {sources, ld}, {transposed, panel}, 0, out, panel);
   }
-}
-
-// Blocks from the last to the first: the last one reaches every source, so it sets dk and dv, and the others add.
-void pullback(const Head& h, const Real* z, const Real* most, const Real* inverse, const Real* dz, Real* dq, Real* dk,
-              Real* dv, Real* k_transposed, Real* v_transposed, Real* A, Real* dS) {
-  const int64_t s = h.stride;
-  hot::transpose(h.k, s, h.T, h.width, k_transposed, h.T);
-  hot::transpose(h.v, s, h.T, h.width, v_transposed, h.T);
-  for (int64_t first = (h.T - 1) / block * block; first >= 0; first -= block) {
-    const int64_t n = std::min(block, h.T - first), cols = first + n;
-    const Real add_to = cols == h.T ? 0 : 1;
-    scores(h, first, n, cols, k_transposed, A);
-    gemm(n, cols, h.width, 1, {dz + first * s, s}, {v_transposed, h.T}, 0, dS, cols);  // dA, soon dS
-    Real D[block];
-    for (int64_t i = 0; i < n; ++i) D[i] = hot::dot(dz + (first + i) * s, z + (first + i) * s, h.width);
-    hot::attention_rows_pullback(A, dS, first, n, cols, most + first, inverse + first, D, h.scale);
-    gemm(cols, h.width, n, 1, {A, cols, true}, {dz + first * s, s}, add_to, dv, s);
-    gemm(n, h.width, cols, 1, {dS, cols}, {h.k, s}, 0, dq + first * s, s);
-    gemm(cols, h.width, n, 1, {dS, cols, true}, {h.q + first * s, s}, add_to, dk, s);
+  // Destinations collect from the sources that they see: out = A sources
+  void collect(const Real* A, const Real* sources, Real* out) const {
+    for (int64_t i = 0; i < n; i += tile)
+      gemm(std::min(tile, n - i), width, std::min(first + i + tile, first + n), 1, {A + i, panel, true}, {sources, ld},
+           0, out + (first + i) * ld, ld);
   }
-}
+  // Sources collect from the destinations that see them: out = A^T destinations, or added to out
+  void collect_back(const Real* A, const Real* destinations, Real add, Real* out) const {
+    gemm(first, width, n, 1, {A, panel}, {destinations + first * ld, ld}, add, out, ld);
+    for (int64_t i = 0; i < n; i += tile) {
+      const int64_t row = first + i;
+      gemm(std::min(tile, n - i), width, n - i, 1, {A + row * panel + i, panel}, {destinations + row * ld, ld}, add,
+           out + row * ld, ld);
+    }
+  }
+};
 
 }  // namespace
 
@@ -93,20 +102,32 @@ Var attention_fused(const Var& q_var, const Var& k_var, const Var& v_var, int64_
           "q must be [B, T, n_heads * d_head], got ", shape, " for ", n_heads, " heads");
   require(k_var.shape() == shape && v_var.shape() == shape, "attention", "q, k and v differ: ", shape, ", ",
           k_var.shape(), ", ", v_var.shape());
-  const int64_t B = shape[0], T = shape[1], stride = shape[2], width = stride / n_heads;
+  const int64_t B = shape[0], T = shape[1], width = shape[2] / n_heads, padded = (T + panel - 1) / panel * panel;
+  const Heads heads{T, n_heads, width};
+  const int64_t ld = heads.ld, space = heads.space();
+  const Real scale = Real(1 / std::sqrt(double(width)));
   const Tensor q = q_var.value().contiguous(), k = k_var.value().contiguous(), v = v_var.value().contiguous();
-  Tensor z = Tensor::empty(shape), most = Tensor::empty({B, n_heads, T}), inverse = Tensor::empty({B, n_heads, T});
+  Tensor z = Tensor::empty(shape), most = Tensor::empty({B, n_heads, padded}), inverse = Tensor::empty(most.shape());
   Real *const z_out = z.mut().data(), *const most_out = most.mut().data(), *const inverse_out = inverse.mut().data();
 
-  const auto offset = [=](int64_t i) { return i / n_heads * T * stride + i % n_heads * width; };  // of head i of B * H
-  const auto head = [=](int64_t i) {
-    const int64_t o = offset(i);
-    return Head{T, width, stride, Real(1 / std::sqrt(double(width))), q.data() + o, k.data() + o, v.data() + o};
-  };
   parallel_for(B * n_heads, 1, [&](int64_t begin, int64_t end) {
-    Tensor kt = Tensor::empty({width, T}), S = Tensor::empty({std::min(block, T), T});
-    for (int64_t i = begin; i < end; ++i)
-      forward(head(i), z_out + offset(i), most_out + i * T, inverse_out + i * T, kt.mut().data(), S.mut().data());
+    Tensor scratch = Tensor::empty({4 * space + (width + padded) * panel});
+    Real *const copies = scratch.mut().data(), *const q_t = copies + 4 * space, *const S = q_t + width * panel;
+    for (int64_t i = begin; i < end; ++i) {
+      const Real* const Q = heads.read(q, i, copies);
+      const Real* const K = heads.read(k, i, copies + space);
+      const Real* const V = heads.read(v, i, copies + 2 * space);
+      Real* const Z = heads.target(z_out, i, copies + 3 * space);
+      for (int64_t first = 0; first < T; first += panel) {
+        const Block block{first, std::min(panel, T - first), width, ld};
+        Real* const inv = inverse_out + i * padded + first;
+        block.compare(K, Q, scale, q_t, S);
+        hot::attention_columns(S, first, most_out + i * padded + first, inv);
+        block.collect(S, V, Z);
+        for (int64_t t = 0; t < block.n; ++t) hot::scale(Z + (first + t) * ld, inv[t], width);
+      }
+      heads.write(Z, i, z_out);
+    }
   });
 
   return record("attention_fused", z, {q_var, k_var, v_var}, [=](const Tensor& dz_any, Adjoints& d) {
@@ -114,12 +135,35 @@ Var attention_fused(const Var& q_var, const Var& k_var, const Var& v_var, int64_
     Tensor dq = Tensor::empty(shape), dk = Tensor::empty(shape), dv = Tensor::empty(shape);
     Real *const dq_out = dq.mut().data(), *const dk_out = dk.mut().data(), *const dv_out = dv.mut().data();
     parallel_for(B * n_heads, 1, [&](int64_t begin, int64_t end) {
-      Tensor kt = Tensor::empty({width, T}), vt = Tensor::empty({width, T});
-      Tensor A = Tensor::empty({std::min(block, T), T}), dS = Tensor::empty({std::min(block, T), T});
+      Tensor scratch = Tensor::empty({8 * space + 2 * (width + padded) * panel});
+      Real *const copies = scratch.mut().data(), *const q_t = copies + 8 * space, *const dz_t = q_t + width * panel;
+      Real *const A = dz_t + width * panel, *const dS = A + padded * panel;
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t o = offset(i);
-        pullback(head(i), z.data() + o, most.data() + i * T, inverse.data() + i * T, dz.data() + o, dq_out + o,
-                 dk_out + o, dv_out + o, kt.mut().data(), vt.mut().data(), A.mut().data(), dS.mut().data());
+        const Real* const Q = heads.read(q, i, copies);
+        const Real* const K = heads.read(k, i, copies + space);
+        const Real* const V = heads.read(v, i, copies + 2 * space);
+        const Real* const Z = heads.read(z, i, copies + 3 * space);
+        const Real* const dZ = heads.read(dz, i, copies + 4 * space);
+        Real* const dQ = heads.target(dq_out, i, copies + 5 * space);
+        Real* const dK = heads.target(dk_out, i, copies + 6 * space);
+        Real* const dV = heads.target(dv_out, i, copies + 7 * space);
+        // From the last block to the first: the last reaches every source, so it sets dK and dV, and the others add.
+        for (int64_t first = padded - panel; first >= 0; first -= panel) {
+          const Block block{first, std::min(panel, T - first), width, ld};
+          const Real add = first + panel < padded;
+          Real D[panel] = {};
+          for (int64_t t = 0; t < block.n; ++t) D[t] = hot::dot(dZ + (first + t) * ld, Z + (first + t) * ld, width);
+          block.compare(K, Q, scale, q_t, A);
+          block.compare(V, dZ, 1, dz_t, dS);  // dA, soon dS
+          hot::attention_columns_pullback(A, dS, first, most.data() + i * padded + first,
+                                          inverse.data() + i * padded + first, D, scale);
+          block.collect_back(A, dZ, add, dV);
+          block.collect(dS, K, dQ);
+          block.collect_back(dS, Q, add, dK);
+        }
+        heads.write(dQ, i, dq_out);
+        heads.write(dK, i, dk_out);
+        heads.write(dV, i, dv_out);
       }
     });
     d.add(0, [&] { return std::move(dq); });

@@ -95,8 +95,11 @@ Var unembed_cross_entropy_fused(const Var& x_var, const Var& W_U_var, const Toke
   const int64_t n = count_targets(op, x_var.shape(), targets, V);
   const Tensor x = x_var.value().reshape({-1, width});
   const bool want_dx = grad_enabled() && x_var.needs_grad(), want_dW = grad_enabled() && W_U_var.needs_grad();
-  Tensor dx, dW;
-  if (want_dx) dx = Tensor::empty({rows, width});
+  Tensor dx, dW, W_U_t;  // transposed once for all slices
+  if (want_dx) {
+    dx = Tensor::empty({rows, width}), W_U_t = Tensor::empty({V, width});
+    hot::transpose(W_U.data(), V, width, V, W_U_t.mut().data(), width);
+  }
   Real* const dx_out = want_dx ? dx.mut().data() : nullptr;
 
   const int64_t slice = std::min(rows, std::max<int64_t>(1024, (int64_t(1) << 21) / V / 512 * 512));
@@ -117,7 +120,7 @@ Var unembed_cross_entropy_fused(const Var& x_var, const Var& W_U_var, const Toke
           std::fill_n(l + i * V, V, Real(0));
       }
       if (want_dx)
-        gemm(end - begin, width, V, 1, {l + begin * V, V}, {W_U.data(), V, true}, 0, dx_out + (first + begin) * width,
+        gemm(end - begin, width, V, 1, {l + begin * V, V}, {W_U_t.data(), width}, 0, dx_out + (first + begin) * width,
              width);
       return part;
     });
