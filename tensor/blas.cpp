@@ -32,13 +32,12 @@ MatrixRef ref(const Matrix& m) {
   return {m.data, std::max(m.col_stride, m.rows), true};
 }
 
-// out [a.rows, b.cols], contiguous. The cut is chosen by the shapes alone. gemm first copies what it multiplies into
-// blocks of its own, so a cut is cheap if what every chunk copies again is small:
-//   rows      copies b for each chunk        many rows: activations x weights
-//   inner     adds partial products, in order  few rows, long inner dimension: X^T dY, the gradient of a weight, which
-//   sums
-//                                              over every position of the batch
-//   columns   copies a for each chunk        the same with a large vocabulary
+// out [a.rows, b.cols], contiguous. The cut is chosen by the shapes alone. What every chunk reads or copies again should
+// be small:
+//   rows      b, again in each chunk       many rows: activations x weights
+//   inner     adds partial products, in    few rows, long inner dimension: X^T dY, the gradient of a weight, which sums
+//             order                        over every position of the batch
+//   columns   a, again in each chunk       the same with a large vocabulary
 void product(const Matrix& a, const Matrix& b, Real* out) {
   const int64_t n = a.rows, m = b.cols, k = a.cols;
   const MatrixRef A = ref(a), B = ref(b);
@@ -82,15 +81,17 @@ Tensor readable(const Tensor& t) {
 
 }  // namespace
 
-void gemm(int64_t n, int64_t m, int64_t k, Real alpha, const MatrixRef& a, const MatrixRef& b, Real beta, Real* out, int64_t out_ld) {
-  // Where b is small enough to stay in the cache, tiles.cpp needs no copies of the factors; it takes a long inner
+void gemm(int64_t n, int64_t m, int64_t k, Real alpha, const MatrixRef& a, const MatrixRef& b, Real beta, Real* out,
+          int64_t out_ld) {
+  // Where b is small enough to stay in the cache, tiles.h needs no copies of the factors; it takes a long inner
   // dimension by parts. Rows far apart compete for few places in the cache: these are left to BLAS, which copies.
   const bool tiled = !b.transposed && m >= 16 && m <= 512 && b.ld <= 1024 && (!a.transposed || a.ld <= 1024);
   if (tiled) {
     const int64_t step = a.transposed ? 256 : small / m, stride = a.transposed ? a.ld : 1;
     int64_t i = 0;
-    do hot::product(n, m, std::min(step, k - i), alpha, {a.data + i * stride, a.ld, a.transposed}, b.data + i * b.ld,
-                    b.ld, i ? 1 : beta, out, out_ld);
+    do
+      hot::product(n, m, std::min(step, k - i), alpha, {a.data + i * stride, a.ld, a.transposed}, b.data + i * b.ld,
+                   b.ld, i ? 1 : beta, out, out_ld);
     while ((i += step) < k);
   } else {
     const auto ta = a.transposed ? CblasTrans : CblasNoTrans, tb = b.transposed ? CblasTrans : CblasNoTrans;

@@ -16,6 +16,7 @@ namespace clearhead::inline CLEARHEAD_REAL {
 Tensor matmul(const Tensor& a, const Tensor& b);
 
 // out[n, m] = alpha * a[n, k] @ b[k, m] + beta * out, on raw memory: the building block of fused ops. Single-threaded.
-void gemm(int64_t n, int64_t m, int64_t k, Real alpha, const MatrixRef& a, const MatrixRef& b, Real beta, Real* out, int64_t out_ld);
+void gemm(int64_t n, int64_t m, int64_t k, Real alpha, const MatrixRef& a, const MatrixRef& b, Real beta, Real* out,
+          int64_t out_ld);
 
 }  // namespace clearhead::inline CLEARHEAD_REAL

@@ -46,8 +46,8 @@ namespace {
 constexpr int64_t panel = hot::panel, tile = 8;
 
 // How heads lie in [B, T, n_heads * width]: the rows of one are n_heads * width apart. Where a head is more than the
-// first-level cache holds, that costs more than to work on a copy [T, width]: rows that far apart compete for few places
-// in the cache.
+// first-level cache holds, that costs more than to work on a copy [T, width]: rows that far apart compete for few
+// places in the cache.
 struct Heads {
   int64_t T, n_heads, width;
   bool copied = T * width > 8192;

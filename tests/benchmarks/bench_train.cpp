@@ -4,10 +4,11 @@
 //     bench_train --benchmark_filter=train/512/256         # one size
 //
 // Useful FLOPs are 3 x those of the forward pass (2 per multiply-add), of attention only the half below the diagonal, and
-// whatever is computed twice or masked away does not count. `of_sgemm` compares with one thread's sgemm at 1024 x 1024 x 1024,
-// measured in the same process, so it means the same on any machine.
+// whatever is computed twice or masked away does not count. `of_sgemm` compares with one thread's sgemm at 1024 x 1024 x
+// 1024, which takes turns with the steps, so that a machine's changing speed does not count either.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 
@@ -20,21 +21,15 @@ using namespace clearhead;
 
 namespace {
 
-double sgemm_gflops() {
-  static const double rate = [] {
-    Rng rng(1);
-    const Tensor a = random_normal({1024, 1024}, 1, rng), b = random_normal({1024, 1024}, 1, rng);
-    Tensor c({1024, 1024});
-    double best = 0;
-    for (int i = 0; i < 8; ++i) {
-      const auto start = std::chrono::steady_clock::now();
-      gemm(1024, 1024, 1024, 1, {a.data(), 1024}, {b.data(), 1024}, 0, c.mut().data(), 1024);
-      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-      best = std::max(best, 2 * 1024.0 * 1024 * 1024 / seconds.count() / 1e9);
-    }
-    return best;
-  }();
-  return rate;
+double seconds(const auto& f) {
+  const auto start = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> x) {
+  std::ranges::sort(x);
+  return x[x.size() / 2];
 }
 
 double useful_flops_per_token(const Config& c, int64_t T) {
@@ -72,15 +67,23 @@ void train_step(benchmark::State& state, Kernel kernel) {
     adam.step(1e-3, clip_factor(global_norm(list), 1));
     return loss.value().item();
   };
+  const Tensor square = random_normal({1024, 1024}, 1, rng);
+  Tensor out({1024, 1024});
   for (int i = 0; i < 3; ++i) step();
   const int64_t asked_before = memory_stats().from_system;
-  for (auto _ : state) benchmark::DoNotOptimize(step());
+  std::vector<double> step_seconds, sgemm_seconds;
+  for (auto _ : state) {
+    step_seconds.push_back(seconds([&] { benchmark::DoNotOptimize(step()); }));
+    sgemm_seconds.push_back(seconds(
+        [&] { gemm(1024, 1024, 1024, 1, {square.data(), 1024}, {square.data(), 1024}, 0, out.mut().data(), 1024); }));
+    state.SetIterationTime(step_seconds.back());
+  }
   const double peak_rss = peak_rss_megabytes();
   const double tokens = double(B * c.n_ctx), gflop = tokens * useful_flops_per_token(c, c.n_ctx) / 1e9;
-  using benchmark::Counter;
-  state.counters["tokens/s"] = Counter(tokens, Counter::kIsIterationInvariantRate);
-  state.counters["GFLOP/s"] = Counter(gflop, Counter::kIsIterationInvariantRate);
-  state.counters["of_sgemm"] = Counter(gflop / sgemm_gflops(), Counter::kIsIterationInvariantRate);
+  state.counters["tokens/s"] = tokens / median(step_seconds);
+  state.counters["GFLOP/s"] = gflop / median(step_seconds);
+  const double sgemm_gflop = 2 * 1024. * 1024. * 1024. / 1e9;
+  state.counters["of_sgemm"] = gflop / median(step_seconds) / (sgemm_gflop / median(sgemm_seconds));
   state.counters["allocations"] = double(memory_stats().from_system - asked_before);
   state.counters["peak_MB"] = double(memory_stats().peak_bytes) / 1e6;
   state.counters["start_RSS_MB"] = start_rss;
@@ -88,7 +91,7 @@ void train_step(benchmark::State& state, Kernel kernel) {
 }
 
 void sizes(benchmark::internal::Benchmark* b) {
-  b->ArgNames({"V", "d", "heads", "T", "batch", "threads"})->Unit(benchmark::kMillisecond)->UseRealTime();
+  b->ArgNames({"V", "d", "heads", "T", "batch", "threads"})->Unit(benchmark::kMillisecond)->UseManualTime();
   for (int threads : {1, 2})
     for (const std::vector<int64_t>& size : {std::vector<int64_t>{64, 64, 4, 64, 32}, {512, 128, 4, 128, 32},
                                              {512, 256, 8, 256, 16}, {4096, 256, 8, 256, 8}, {512, 512, 8, 512, 8}}) {

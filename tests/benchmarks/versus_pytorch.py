@@ -248,23 +248,19 @@ def measure(options, size):
     return {key: statistics.median(values) for key, values in rates.items()}, last, chosen
 
 
-def print_speed(results, threads):
-    print(f"\n{'V':>5} {'d':>4} {'heads':>5} {'T':>4} {'batch':>5} {'threads':>7} {'ours':>9} "
-          f"{'installed':>9} {'kept':>9} {'ratio':>6}  PyTorch's fastest")
-    ratios, as_installed = [], []
-    for n, (rates, _, chosen) in results.items():
-        theirs = {(t, a): rates[t, a] for t in {1, threads} for a in ALLOCATORS}
-        best = max(theirs, key=theirs.get)
-        installed, kept = (max(theirs[t, a] for t in {1, threads}) for a in ALLOCATORS)
-        ratios.append(rates[threads] / theirs[best])
-        as_installed.append(rates[threads] / installed)
-        V, d, heads, T, batch = MODELS[n - 1]
-        loop = "foreach" if chosen[best]["foreach"] else "loop"
-        how = " ".join([*chosen[best]["variant"], loop, f"threads={best[0]}"])
-        print(f"{V:5} {d:4} {heads:5} {T:4} {batch:5} {threads:7} {rates[threads]:9,.0f} "
-              f"{installed:9,.0f} {kept:9,.0f} {ratios[-1]:6.2f}  {how}")
-    print(f"geometric mean of ours / PyTorch: {statistics.geometric_mean(ratios):.2f} "
-          f"(as installed: {statistics.geometric_mean(as_installed):.2f})")
+def print_row(size, threads, measured):
+    """One line of the table. Returns ours / PyTorch's fastest, and ours / PyTorch as installed."""
+    rates, _, chosen = measured
+    theirs = {(t, a): rates[t, a] for t in {1, threads} for a in ALLOCATORS}
+    best = max(theirs, key=theirs.get)
+    installed, kept = (max(theirs[t, a] for t in {1, threads}) for a in ALLOCATORS)
+    V, d, heads, T, batch = size
+    loop = "foreach" if chosen[best]["foreach"] else "loop"
+    how = " ".join([*chosen[best]["variant"], loop, f"threads={best[0]}"])
+    ratio = rates[threads] / theirs[best]
+    print(f"{V:5} {d:4} {heads:5} {T:4} {batch:5} {threads:7} {rates[threads]:9,.0f} "
+          f"{installed:9,.0f} {kept:9,.0f} {ratio:6.2f}  {how}", flush=True)
+    return ratio, rates[threads] / installed
 
 
 def print_memory(last, threads):
@@ -296,18 +292,23 @@ def main():
     if not os.access(options.bench, os.X_OK):
         parser.error(f"{options.bench} is not there; build it, or say where it is with --bench")
 
-    results = {}
-    for n in options.models:
-        results[n] = measure(options, MODELS[n - 1])
-        print(f"measured model {n} of {options.models}", file=sys.stderr)
-    versions = next(iter(next(iter(results.values()))[2].values()))["versions"]
     print("$", " ".join(["versus_pytorch.py", *sys.argv[1:]]))
+    versions = pytorch(do="train", size=MODELS[0], threads=1, allocator=ALLOCATORS[0], seconds=0,
+                       variant=next(iter(variants())), foreach=True)["versions"]
     print(f"theirs:  {versions}, as many BLAS threads as threads\n"
           f"ours:    {blas_of(options.bench)}, one BLAS thread inside each of its own threads\n"
           f"tokens/s: medians of {options.rounds} rounds of {options.seconds:g} s in turn; PyTorch "
           f"with malloc as installed, and keeping memory;\nratio: ours / the faster of these")
-    for threads in options.threads:
-        print_speed(results, threads)
+    print(f"\n{'V':>5} {'d':>4} {'heads':>5} {'T':>4} {'batch':>5} {'threads':>7} {'ours':>9} "
+          f"{'installed':>9} {'kept':>9} {'ratio':>6}  PyTorch's fastest", flush=True)
+    results, ratios = {}, {t: [] for t in options.threads}
+    for n in options.models:
+        results[n] = measure(options, MODELS[n - 1])
+        for t in options.threads:
+            ratios[t].append(print_row(MODELS[n - 1], t, results[n]))
+    for t in options.threads:
+        mean, as_installed = map(statistics.geometric_mean, zip(*ratios[t]))
+        print(f"threads={t}: geometric mean of ours / PyTorch: {mean:.2f} (as installed: {as_installed:.2f})")
     if MEMORY_MODEL in results:
         print_memory(results[MEMORY_MODEL][1], options.threads[0])
     return 0
