@@ -1,11 +1,9 @@
 // Question   Does a two-layer attention-only model form induction heads, suddenly, and does one layer not?
 // Model      2 layers of 4 heads, d_model 64, no MLP, biases or LayerNorm; positions reach queries and keys only.
 // Task       A segment of distinct tokens repeats, with random length and offset, so that position predicts nothing and
-// only
-//            [A][B] ... [A] -> [B] does (experiments/common/tasks.h).
-// Controls   The same number of parameters in one layer; no layer; the untrained model; and one layer on the
-// fixed-offset
-//            version of the task, which it does solve: the gap is about induction, not about what one layer can learn.
+//            only [A][B] ... [A] -> [B] does (experiments/common/tasks.h).
+// Controls   The same number of parameters in one layer; no layer; the untrained model; and one layer on the task with a
+//            fixed offset, which it does solve: the gap is about induction, not about what one layer can learn.
 // Sources    Elhage et al. 2021 (framework), Olsson et al. 2022 (induction heads).
 #include <fmt/core.h>
 
@@ -52,7 +50,7 @@ Data make_data(const Settings& s, const RepeatedSegment& fixed, uint64_t seed) {
 
 Curve fit(Run& run, const std::string& label, Transformer& model, const Settings& s, const RepeatedSegment& task,
           int64_t steps, const Data& data) {
-  const TrainOptions options{.steps = steps, .lr = s.lr, .log_every = 10};
+  const TrainOptions options{.steps = steps, .lr = s.lr, .log_every = model.config.n_layers == 2 ? 10 : 30};
   const auto batches = [&](Rng& rng) { return next_token_batch(task.sample(s.batch, rng)); };
   return train(run, label, model, batches, options, [&](const Transformer& m) -> nlohmann::json {
     const Predictions p = predict(m, data.watched);
@@ -182,7 +180,7 @@ void induction(Run& run, const Settings& s) {
   const Curve two = fit(run, "two_layers", m.two, s, s.task, steps, data);
   const Curve one = fit(run, "one_layer", m.one, s, s.task, steps, data);
   fit(run, "zero_layers", m.zero, s, s.task, (steps + 3) / 4, data);
-  fit(run, "one_layer_fixed_offset", m.one_fixed, s, fixed, (steps + 1) / 2, data);
+  fit(run, "one_layer_fixed_offset", m.one_fixed, s, fixed, (steps + 2) / 3, data);
   save_model(run.path("model.safetensors"), m.two);
   phase_change(run, two, one, s);
   accuracy_gap(run, m, data);

@@ -11,6 +11,7 @@
 #include "nn/files.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
+#include "tests/helpers.h"
 
 using namespace clearhead;
 using Kind = Tokenizer::Kind;
@@ -34,25 +35,8 @@ std::string babble(uint64_t seed, int lines) {
   return text;
 }
 
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
-class CorpusFiles : public testing::Test {
+class CorpusFiles : public InFolder {
  protected:
-  void SetUp() override {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder = std::filesystem::temp_directory_path() / (std::string(test->name()) + "-" + std::to_string(::getpid()));
-    std::filesystem::create_directories(folder);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder); }
-  std::string path(const std::string& name) const { return (folder / name).string(); }
   std::string file(const std::string& name, const std::string& contents) const {
     std::filesystem::create_directories(std::filesystem::path(path(name)).parent_path());
     write_file(path(name), contents);
@@ -65,7 +49,6 @@ class CorpusFiles : public testing::Test {
   std::string complaint(const std::string& contents) const {
     return error_of([&] { load_corpus(options({file("a.txt", contents)})); });
   }
-  std::filesystem::path folder;
 };
 
 }  // namespace

@@ -37,17 +37,10 @@ extern "C" int rename(const char* from, const char* to) noexcept {
 
 namespace {
 
-class Files : public testing::Test {
+class Files : public InFolder {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "clearhead-XXXXXX";
-    folder = ::mkdtemp(name.data());
-    calls.clear(), failing.clear();
-  }
-  void TearDown() override { fs::remove_all(folder); }
-  std::string path(const std::string& name) const { return folder + "/" + name; }
+  void SetUp() override { calls.clear(), failing.clear(); }
   size_t count() const { return size_t(std::distance(fs::directory_iterator(folder), fs::directory_iterator())); }
-  std::string folder;
 };
 
 TEST_F(Files, AreReplacedWhole) {

@@ -18,16 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-class ModelFiles : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "clearhead-XXXXXX";
-    folder = ::mkdtemp(name.data());
-  }
-  void TearDown() override { fs::remove_all(folder); }
-  std::string path(const std::string& name) const { return folder + "/" + name; }
-  std::string folder;
-};
+using ModelFiles = InFolder;
 
 Config config(bool everything) {
   Config c;

@@ -13,6 +13,7 @@
 #include <set>
 
 #include "nn/files.h"
+#include "tests/helpers.h"
 
 using namespace clearhead;
 namespace fs = std::filesystem;
@@ -21,14 +22,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-class Runs : public testing::Test {
+class Runs : public InFolder {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "clearhead-XXXXXX";
-    folder = ::mkdtemp(name.data());
-  }
-  void TearDown() override { fs::remove_all(folder); }
-
   std::string file(const std::string& name, const std::string& out = "out") const {
     return folder + "/" + out + "/induction/seed-0/" + name;
   }
@@ -95,7 +90,6 @@ class Runs : public testing::Test {
                                         [](const auto& e) { return e.path().extension() == ".tmp"; }));
   }
 
-  std::string folder;
 };
 
 bool ran(int code) { return code == 0 || code == 3; }  // with so few steps, findings may fail

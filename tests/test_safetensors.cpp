@@ -16,16 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-class Safetensors : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "clearhead-XXXXXX";
-    folder = ::mkdtemp(name.data());
-  }
-  void TearDown() override { fs::remove_all(folder); }
-  std::string path(const std::string& name) const { return folder + "/" + name; }
-  std::string folder;
-};
+using Safetensors = InFolder;
 
 void put(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;

@@ -29,14 +29,9 @@ Transformer fresh() {
   return Transformer(c, 3);
 }
 
-class Train : public testing::Test {
+class Train : public InFolder {
  protected:
-  void SetUp() override {
-    set_num_threads(1);  // a fork takes no threads along
-    std::string name = testing::TempDir() + "clearhead-XXXXXX";
-    folder = ::mkdtemp(name.data());
-  }
-  void TearDown() override { fs::remove_all(folder); }
+  void SetUp() override { set_num_threads(1); }  // a fork takes no threads along
 
   clearhead::Run run(bool resume, const std::string& out = "out") const {
     Options o;
@@ -49,7 +44,6 @@ class Train : public testing::Test {
   std::string path(const std::string& file, const std::string& out = "out") const {
     return folder + "/" + out + "/test/seed-7/" + file;
   }
-  std::string folder;
 };
 
 const TrainOptions quick{.steps = 45, .lr = 0.01, .warmup = 5, .log_every = 10, .checkpoint_every = 0};

@@ -1,0 +1,53 @@
+#include "nn/circuits/tables.h"
+
+#include <algorithm>
+
+#include "tensor/blas.h"
+#include "tensor/kernels.h"
+
+namespace clearhead::inline CLEARHEAD_REAL {
+
+std::vector<std::vector<Entry>> top_of_rows(const Factored& table, const std::vector<int64_t>& rows, int64_t k) {
+  const int64_t n = table.cols(), r = table.rank(), keep = std::min(k, n);
+  const Tensor A = table.A.contiguous();
+  std::vector<std::vector<Entry>> top;
+  for (size_t begin = 0; begin < rows.size(); begin += 256) {
+    const size_t count = std::min<size_t>(256, rows.size() - begin);
+    Tensor some = Tensor::empty({int64_t(count), r});
+    for (size_t i = 0; i < count; ++i) {
+      const int64_t row = rows[begin + i];
+      require(row >= 0 && row < table.rows(), "tables", "row ", row, " is outside 0..", table.rows() - 1);
+      std::copy_n(A.data() + row * r, r, some.mut().data() + int64_t(i) * r);
+    }
+    const Tensor block = matmul(some, table.B);
+    for (size_t i = 0; i < count; ++i) {
+      std::vector<Entry> entries;
+      for (int64_t j = 0; j < n; ++j) entries.push_back({j, double(block.data()[int64_t(i) * n + j])});
+      const auto larger = [](const Entry& a, const Entry& b) {
+        return a.value > b.value || (a.value == b.value && a.token < b.token);
+      };
+      std::partial_sort(entries.begin(), entries.begin() + keep, entries.end(), larger);
+      entries.resize(size_t(keep));
+      top.push_back(std::move(entries));
+    }
+  }
+  return top;
+}
+
+Factored centred_over_rows(const Factored& table, const std::vector<double>& p) {
+  require(int64_t(p.size()) == table.rows(), "tables", "there are ", p.size(), " frequencies for ", table.rows(), " rows");
+  const Tensor A = table.A.contiguous();
+  const Tensor weights = Tensor::from({1, table.rows()}, p);
+  return {sub(A, matmul(weights, A).expand(A.shape()).contiguous()), table.B};
+}
+
+std::vector<SkipTrigrams> skip_trigrams(const Weights& w, const Head& h, const std::vector<int64_t>& sources, int64_t k,
+                                        const std::vector<double>& frequencies) {
+  const auto destinations = top_of_rows(centred_over_rows(token_qk(w, h).transpose(), frequencies), sources, k);
+  const auto outs = top_of_rows(centred_over_rows(token_ov(w, h), frequencies), sources, k);
+  std::vector<SkipTrigrams> found;
+  for (size_t i = 0; i < sources.size(); ++i) found.push_back({sources[i], destinations[i], outs[i]});
+  return found;
+}
+
+}  // namespace clearhead::inline CLEARHEAD_REAL
