@@ -1,16 +1,16 @@
-// The algebra of circuits: factored matrices against dense ones, the paths against the model's own logits and scores, and
-// a circuit written by hand, whose scores are known.
+// The algebra of circuits: factored matrices against dense ones, the paths against the model's own logits and scores,
+// and a circuit written by hand, whose scores are known.
 #include "nn/circuits/circuits.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "nn/circuits/fold.h"
 #include "nn/circuits/handmade.h"
 #include "nn/circuits/heads.h"
 #include "nn/circuits/paths.h"
 #include "nn/circuits/tables.h"
+#include "nn/circuits/transform.h"
 #include "nn/transformer.h"
 #include "tensor/blas.h"
 #include "tensor/kernels.h"
@@ -80,8 +80,8 @@ Transformer some_model(int64_t layers, Positions positions = Positions::shortfor
 
 TEST(Factored, IsTheDenseMatrix) {
   Rng rng(1);
-  const Factored x = random_factored(9, 3, 7, rng), y = random_factored(7, 4, 8, rng), z = random_factored(9, 2, 7, rng),
-                 square = random_factored(9, 3, 9, rng);
+  const Factored x = random_factored(9, 3, 7, rng), y = random_factored(7, 4, 8, rng),
+                 z = random_factored(9, 2, 7, rng), square = random_factored(9, 3, 9, rng);
   EXPECT_LT(max_abs_diff((x * y).dense(), matmul(x.dense(), y.dense())), bound);
   EXPECT_EQ((x * y).rank(), 3);
   EXPECT_EQ((x.transpose() * z).rank(), 2);
@@ -113,7 +113,7 @@ TEST(Factored, EigenvaluesAndSingularValues) {
 TEST(Factored, RefusesWhatDoesNotFit) {
   Rng rng(3);
   const Factored x = random_factored(4, 2, 5, rng);
-  EXPECT_EQ(error_of([&] { x * x; }), "factored: product: inner dimensions differ, 5 and 4");
+  EXPECT_EQ(error_of([&] { x* x; }), "factored: product: inner dimensions differ, 5 and 4");
   EXPECT_EQ(error_of([&] { x.trace(); }), "factored: trace needs a square matrix, got [4, 5]");
   EXPECT_EQ(error_of([&] { x.eigenvalues(); }), "factored: eigenvalues needs a square matrix, got [4, 5]");
 }
@@ -186,7 +186,8 @@ TEST(Weights, ThereAndBack) {
 TEST(Weights, SayWhatIsWrong) {
   Config c;
   c.layer_norm = true;
-  EXPECT_NE(error_of([&] { weights_of(Transformer(c, 1)); }).find("circuits: the model has LayerNorm"), std::string::npos);
+  EXPECT_NE(error_of([&] { weights_of(Transformer(c, 1)); }).find("circuits: the model has LayerNorm"),
+            std::string::npos);
   c.layer_norm = false, c.biases = true;
   EXPECT_NE(error_of([&] { weights_of(Transformer(c, 1)); }).find("circuits: the model has biases"), std::string::npos);
   c.biases = false, c.d_mlp = 8;
@@ -210,8 +211,26 @@ Transformer everything_random(Config c) {
   return model;
 }
 
+// A3, A4.
+TEST(Transform, BasesMeanNothing) {
+  const Tokens tokens = random_tokens(2, 13, 11, 17);
+  const NoGrad no_grad;
+  for (Positions p : {Positions::shortformer, Positions::learned, Positions::none}) {
+    const Transformer model = some_model(2, p);
+    const Weights w = weights_of(model);
+    Rng rng(18);
+    const Tensor expected = model.logits(tokens).value(), O = random_orthogonal(24, rng);
+    EXPECT_LT(max_abs_diff(matmul(O, O.transpose()), matmul(O.transpose(), O)), bound);
+    EXPECT_LT(max_abs_diff(model_of(rotate_stream(w, O)).logits(tokens).value(), expected), 5 * bound);
+    const Weights changed = change_heads(w, rng);
+    EXPECT_LT(max_abs_diff(model_of(changed).logits(tokens).value(), expected), 5 * bound);
+    EXPECT_GT(max_abs_diff(changed.layers[0][0].W_Q, w.layers[0][0].W_Q.contiguous()), 0.1);
+    EXPECT_LT(max_abs_diff(qk(changed.layers[0][0]).dense(), qk(w.layers[0][0]).dense()), bound);
+  }
+}
+
 // A6, A7.
-TEST(Fold, KeepsTheModelTheSame) {
+TEST(Transform, FoldingKeepsTheModelTheSame) {
   const Tokens tokens = random_tokens(2, 13, 11, 16);
   const NoGrad no_grad;
   for (Positions p : {Positions::shortformer, Positions::learned, Positions::none}) {
@@ -238,7 +257,8 @@ TEST(Paths, AddUpToTheLogits) {
       const Ran r = run(some_model(layers, p), random_tokens(2, 13, 11, 9));
       Tensor sum({2, 13, 24});
       int64_t paths = 0;
-      for_each_path(r.w, r.patterns, r.tokens, layers, [&](const Path&, const Tensor& x) { add_into(sum, x), ++paths; });
+      for_each_path(r.w, r.patterns, r.tokens, layers,
+                    [&](const Path&, const Tensor& x) { add_into(sum, x), ++paths; });
       EXPECT_EQ(paths, int64_t(std::pow(4, layers)));  // (1 + H)^layers
       EXPECT_LT(max_abs_diff(matmul(sum, r.w.W_U), r.logits), bound);
     }
@@ -349,6 +369,7 @@ TEST(Handmade, IsAnInductionCircuit) {
   EXPECT_GT(composition(Through::keys, previous, induction), 0.3);  // 1 / sqrt(V): all of it, of rank V
   EXPECT_EQ(composition(Through::queries, previous, induction), 0);
   EXPECT_EQ(composition(Through::values, previous, induction), 0);
+  EXPECT_NEAR(copying_score(matching(w, {1}, induction)), 1, 1e-5);  // it looks for its own token before the source
   const ScoreParts s = score_parts(w, r.patterns, tokens, {1, 0});
   EXPECT_LT(max_abs_diff(s.keys, r.scores[1].select(1, 0).contiguous()), 1e-3);
 }

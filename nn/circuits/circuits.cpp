@@ -55,8 +55,8 @@ void check(const Weights& w) {
 Weights weights_of(const Transformer& model) {
   const Config& c = model.config;
   require(c.d_mlp == 0, "circuits", "the model has an MLP; its paths are not a product of weights");
-  require(!c.layer_norm, "circuits", "the model has LayerNorm; fold it first, up to its scale (experiments/architecture)");
-  require(!c.biases, "circuits", "the model has biases; fold them first (experiments/architecture)");
+  require(!c.layer_norm, "circuits", "the model has LayerNorm; fold it first, up to its scale (circuits/transform.h)");
+  require(!c.biases, "circuits", "the model has biases; fold them first (circuits/transform.h)");
   Weights w;
   w.positions = c.positions;
   w.W_E = model.embed.W_E.value(), w.W_U = model.unembed.W_U.value();
@@ -66,7 +66,8 @@ Weights weights_of(const Transformer& model) {
     const Attention& a = block.attn;
     for (int64_t h = 0; h < c.n_heads; ++h) {
       const auto columns = [&](const Var& W) { return W.value().narrow(1, h * c.d_head, c.d_head); };
-      heads.push_back({columns(a.W_Q), columns(a.W_K), columns(a.W_V), a.W_O.value().narrow(0, h * c.d_head, c.d_head)});
+      heads.push_back(
+          {columns(a.W_Q), columns(a.W_K), columns(a.W_V), a.W_O.value().narrow(0, h * c.d_head, c.d_head)});
     }
   }
   check(w);
@@ -102,9 +103,7 @@ Transformer model_of(const Weights& w) {
   return model;
 }
 
-Factored qk(const Head& h) {
-  return {scale(h.W_Q, Real(1 / std::sqrt(double(h.W_Q.dim(1))))), h.W_K.transpose()};
-}
+Factored qk(const Head& h) { return {scale(h.W_Q, Real(1 / std::sqrt(double(h.W_Q.dim(1))))), h.W_K.transpose()}; }
 Factored ov(const Head& h) { return {h.W_V, h.W_O}; }
 Factored token_qk(const Weights& w, const Head& h) { return w.W_E * qk(h) * w.W_E.transpose(); }
 Factored token_ov(const Weights& w, const Head& h) { return w.W_E * ov(h) * w.W_U; }
@@ -125,7 +124,8 @@ Null copying_null(const Weights& w, int64_t d_head, int samples, Rng& rng) {
   require(samples >= 2, "copying_null", "needs at least two samples, got ", samples);
   const Tensor between = matmul(w.W_U, w.W_E);  // [d, d]: eigenvalues of W_E OV W_U are those of OV W_U W_E
   std::vector<double> scores;
-  for (int i = 0; i < samples; ++i) scores.push_back(copying_score(ov(random_head(w.d_model(), d_head, rng)) * between));
+  for (int i = 0; i < samples; ++i)
+    scores.push_back(copying_score(ov(random_head(w.d_model(), d_head, rng)) * between));
   return moments(scores);
 }
 
@@ -153,9 +153,12 @@ Copying copying(const Factored& t) {
 
 Factored composed(Through through, const Head& first, const Head& second) {
   switch (through) {
-    case Through::queries: return ov(first) * qk(second);
-    case Through::keys: return qk(second) * ov(first).transpose();
-    case Through::values: break;
+    case Through::queries:
+      return ov(first) * qk(second);
+    case Through::keys:
+      return qk(second) * ov(first).transpose();
+    case Through::values:
+      break;
   }
   return ov(first) * ov(second);
 }
@@ -163,6 +166,18 @@ Factored composed(Through through, const Head& first, const Head& second) {
 double composition(Through through, const Head& first, const Head& second) {
   const double reads = (through == Through::values ? ov(second) : qk(second)).norm(), writes = ov(first).norm();
   return reads > 0 && writes > 0 ? composed(through, first, second).norm() / (reads * writes) : 0;
+}
+
+Sum matching(const Weights& w, const std::vector<double>& previous_token_scores, const Head& second) {
+  require(!w.layers.empty() && previous_token_scores.size() == w.layers[0].size(), "matching", "there are ",
+          previous_token_scores.size(), " scores, not one for each head of layer 0");
+  Sum sum;
+  for (size_t h = 0; h < w.layers[0].size(); ++h) {
+    Factored term = w.W_E * composed(Through::keys, w.layers[0][h], second) * w.W_E.transpose();
+    term.A = scale(term.A, Real(previous_token_scores[h]));
+    sum.push_back(term);
+  }
+  return sum;
 }
 
 Null composition_null(int64_t d_model, int64_t d_head_1, int64_t d_head_2, Through through, int samples, Rng& rng) {

@@ -1,10 +1,10 @@
 // Circuits: what a head does, as matrices between things that one can read.
 //
-//     QK   where a head looks:  score(i, j) = x_i QK x_j^T            QK = W_Q W_K^T / sqrt(d_head)   [d_model, d_model]
-//     OV   what it moves:       what source j adds = x_j OV            OV = W_V W_O                    [d_model, d_model]
+//     QK   where a head looks:  score(i, j) = x_i QK x_j^T            QK = W_Q W_K^T / sqrt(d_head)   [d_model,
+//     d_model] OV   what it moves:       what source j adds = x_j OV            OV = W_V W_O [d_model, d_model]
 //
-// Between W_E and W_U both are tables over tokens: W_E QK W_E^T [V destination, V source] and W_E OV W_U [V source, V out].
-// With the direct path W_E W_U, a table of bigrams, that is all of a one-layer model (Elhage et al. 2021).
+// Between W_E and W_U both are tables over tokens: W_E QK W_E^T [V destination, V source] and W_E OV W_U [V source, V
+// out]. With the direct path W_E W_U, a table of bigrams, that is all of a one-layer model (Elhage et al. 2021).
 //
 // We multiply from the right (row vectors); the papers multiply from the left. Theirs transposed is ours: their
 // W_OV^2 W_OV^1 (first 1, then 2) is OV1 * OV2 here.
@@ -50,18 +50,18 @@ Weights weights_of(const Transformer& model);
 // A model with these weights, to run them.
 Transformer model_of(const Weights& w);
 
-Factored qk(const Head& h);                          // [d_model destination, d_model source]
-Factored ov(const Head& h);                          // [d_model, d_model]
-Factored token_qk(const Weights& w, const Head& h);  // [V destination, V source]
-Factored token_ov(const Weights& w, const Head& h);  // [V source, V out]
+Factored qk(const Head& h);                             // [d_model destination, d_model source]
+Factored ov(const Head& h);                             // [d_model, d_model]
+Factored token_qk(const Weights& w, const Head& h);     // [V destination, V source]
+Factored token_ov(const Weights& w, const Head& h);     // [V source, V out]
 Factored position_qk(const Weights& w, const Head& h);  // [n_ctx destination, n_ctx source]
 Factored direct_path(const Weights& w);                 // [V token, V next]: the bigram table
 
 // ---- Copying: does what is attended to become more likely?
 
-// Positivity of the eigenvalues, sum Re(l) / sum |l|, from -1 to 1: 1 if OV, as a map of tokens to tokens, raises mixtures
-// of tokens that are attended to. No proof of copying (a positive trace can come from a few tokens): see Copying.
-// Source: Elhage et al. 2021, "Copying / primitive in-context learning".
+// Positivity of the eigenvalues, sum Re(l) / sum |l|, from -1 to 1: 1 if OV, as a map of tokens to tokens, raises
+// mixtures of tokens that are attended to. No proof of copying (a positive trace can come from a few tokens): see
+// Copying. Source: Elhage et al. 2021, "Copying / primitive in-context learning".
 double copying_score(const Factored& square);
 double copying_score(const Sum& square);
 
@@ -87,9 +87,14 @@ enum class Through { queries, keys, values };
 const char* name(Through t);  // "Q", "K", "V"
 // What head 2 sees of head 1's writing, in the place that is named:  OV1 QK2,  QK2 OV1^T,  OV1 OV2.
 Factored composed(Through through, const Head& first, const Head& second);
-// |composed| / (|OV1| |QK2| or |OV2|), Frobenius norms: 0 for orthogonal subspaces. Random matrices of low rank give about
-// 1 / sqrt(d_model), which means nothing; subtract the null. Source: Elhage et al. 2021, "Two-layer attention-only".
+// |composed| / (|OV1| |QK2| or |OV2|), Frobenius norms: 0 for orthogonal subspaces. Random matrices of low rank give
+// about 1 / sqrt(d_model), which means nothing; subtract the null. Source: Elhage et al. 2021, "Two-layer
+// attention-only".
 double composition(Through through, const Head& first, const Head& second);
+// The QK circuit of a head of layer 1 over tokens, where keys come through the heads of layer 0, weighted by how much
+// each attends to the previous token: does it look for a token that is like the one before the source? [V, V], a sum.
+// Source: Olsson et al. 2022, "QK circuit eigenvalues".
+Sum matching(const Weights& w, const std::vector<double>& previous_token_scores, const Head& second);
 Null composition_null(int64_t d_model, int64_t d_head_1, int64_t d_head_2, Through through, int samples, Rng& rng);
 
 }  // namespace clearhead::inline CLEARHEAD_REAL

@@ -1,8 +1,8 @@
 // Factored: a matrix of low rank, A B, that is never multiplied out.
 //
 // Circuits are such matrices: a head's OV circuit over tokens is W_E W_V W_O W_U [V, V], of rank d_head. As a table of
-// V = 4,096 it would be 16.8 million numbers; as A = W_E W_V [V, r] and B = W_O W_U [r, V] it is half a million, and what
-// one asks of it needs no more than products of the small side:
+// V = 4,096 it would be 16.8 million numbers; as A = W_E W_V [V, r] and B = W_O W_U [r, V] it is half a million, and
+// what one asks of it needs no more than products of the small side:
 //
 //     norm          |A B|^2 = trace(A^T A  B B^T)                 two [r, r] matrices
 //     trace         trace(A B) = sum_ij A_ij B_ji

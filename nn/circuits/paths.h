@@ -1,7 +1,7 @@
 // Path expansion: a model as a sum over the ways that information can go through it.
 //
-// Once the patterns A are known, everything else is linear. A head maps the stream x [T, d_model] to A x OV, so after two
-// layers (with one head each, to be short)
+// Once the patterns A are known, everything else is linear. A head maps the stream x [T, d_model] to A x OV, so after
+// two layers (with one head each, to be short)
 //
 //     x2 = x + A1 x OV1 + A2 x OV2 + A2 A1 x OV1 OV2
 //          direct  single heads       a virtual head: pattern A2 A1, moving through OV1 OV2
@@ -43,13 +43,13 @@ Tensor virtual_pattern(const Tensor& first, const Tensor& second);
 void for_each_path(const Weights& w, const Patterns& patterns, const Tokens& tokens, int64_t max_order,
                    const std::function<void(const Path&, const Tensor&)>& f);
 
-// The final stream by order: element k is the sum of all paths with exactly k heads. In layers x (orders) steps, without
-// enumerating paths: stream[k] += sum_h A_h stream[k-1] OV_h, layer by layer. `use(id)` leaves heads out.
+// The final stream by order: element k is the sum of all paths with exactly k heads. In layers x (orders) steps,
+// without enumerating paths: stream[k] += sum_h A_h stream[k-1] OV_h, layer by layer. `use(id)` leaves heads out.
 std::vector<Tensor> streams_by_order(const Weights& w, const Patterns& patterns, const Tokens& tokens,
                                      const std::function<bool(const HeadId&)>& use = nullptr);
 
-// The scores of one head [B, T, T], in four parts that add up to them: from the embedding alone, or through earlier heads
-// on the side of the queries, of the keys, or of both.
+// The scores of one head [B, T, T], in four parts that add up to them: from the embedding alone, or through earlier
+// heads on the side of the queries, of the keys, or of both.
 struct ScoreParts {
   Tensor direct, queries, keys, both;
 };

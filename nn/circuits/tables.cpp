@@ -35,7 +35,8 @@ std::vector<std::vector<Entry>> top_of_rows(const Factored& table, const std::ve
 }
 
 Factored centred_over_rows(const Factored& table, const std::vector<double>& p) {
-  require(int64_t(p.size()) == table.rows(), "tables", "there are ", p.size(), " frequencies for ", table.rows(), " rows");
+  require(int64_t(p.size()) == table.rows(), "tables", "there are ", p.size(), " frequencies for ", table.rows(),
+          " rows");
   const Tensor A = table.A.contiguous();
   const Tensor weights = Tensor::from({1, table.rows()}, p);
   return {sub(A, matmul(weights, A).expand(A.shape()).contiguous()), table.B};

@@ -1,8 +1,8 @@
 // Tables over tokens, read off the weights: the largest entries of each row of a matrix that is never formed.
 //
-// A one-layer model is bigrams plus skip-trigrams, [source] ... [destination] -> [out]: a head looks from destination to
-// source by as much as QK says, and a source that is looked at raises the outputs that OV says. Both are tables
-// [V, V] of which one wants the few largest entries of a row.
+// A one-layer model is bigrams plus skip-trigrams, [source] ... [destination] -> [out]: a head looks from destination
+// to source by as much as QK says, and a source that is looked at raises the outputs that OV says. Both are tables [V,
+// V] of which one wants the few largest entries of a row.
 //
 // What is common to a row or column says little: softmax over sources does not see what a destination adds to all of
 // them, and an output that every source raises is raised by its frequency. So tables are centred first, by the
@@ -21,8 +21,8 @@ struct Entry {
 // numbers of memory.
 std::vector<std::vector<Entry>> top_of_rows(const Factored& table, const std::vector<int64_t>& rows, int64_t k);
 
-// Subtracts from every row the mean over rows, weighted by p [m] (which sums to 1): columns then have mean 0. The factors
-// stay of the same rank.
+// Subtracts from every row the mean over rows, weighted by p [m] (which sums to 1): columns then have mean 0. The
+// factors stay of the same rank.
 Factored centred_over_rows(const Factored& table, const std::vector<double>& p);
 
 // One head's skip-trigrams for one source token: from where it is looked at, and what it then makes likely.
@@ -30,7 +30,7 @@ struct SkipTrigrams {
   int64_t source;
   std::vector<Entry> destinations, outs;
 };
-std::vector<SkipTrigrams> skip_trigrams(const Weights& w, const Head& h, const std::vector<int64_t>& sources,
-                                        int64_t k, const std::vector<double>& frequencies);
+std::vector<SkipTrigrams> skip_trigrams(const Weights& w, const Head& h, const std::vector<int64_t>& sources, int64_t k,
+                                        const std::vector<double>& frequencies);
 
 }  // namespace clearhead::inline CLEARHEAD_REAL

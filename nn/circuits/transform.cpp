@@ -1,4 +1,4 @@
-#include "nn/circuits/fold.h"
+#include "nn/circuits/transform.h"
 
 #include <cmath>
 
@@ -27,7 +27,44 @@ Tensor scaled_rows(const Tensor& W, const Tensor& gain) {
   return mul(W, gain.reshape({W.dim(0), 1}).expand(W.shape()).contiguous());
 }
 
+// A random invertible matrix and its inverse: rotate, stretch by 0.5 to 1.5, rotate.
+struct Invertible {
+  Tensor matrix, inverse;
+};
+Invertible random_invertible(int64_t n, Rng& rng) {
+  const Tensor U = random_orthogonal(n, rng), V = random_orthogonal(n, rng);
+  Tensor stretch({n}), shrink({n});
+  for (int64_t i = 0; i < n; ++i) {
+    const double s = 0.5 + rng.uniform();
+    stretch.mut()[size_t(i)] = Real(s), shrink.mut()[size_t(i)] = Real(1 / s);
+  }
+  return {matmul(U, scaled_rows(V, stretch)), matmul(V.transpose(), scaled_rows(U.transpose(), shrink))};
+}
+
 }  // namespace
+
+Tensor random_orthogonal(int64_t n, Rng& rng) { return svd(random_normal({n, n}, 1, rng)).U; }
+
+Weights rotate_stream(const Weights& w, const Tensor& O) {
+  const Tensor back = O.transpose();
+  Weights out = w;
+  out.W_E = matmul(w.W_E, O), out.W_U = matmul(back, w.W_U);
+  if (w.W_pos) out.W_pos = matmul(*w.W_pos, O);
+  for (auto& layer : out.layers)
+    for (Head& h : layer) h = {matmul(back, h.W_Q), matmul(back, h.W_K), matmul(back, h.W_V), matmul(h.W_O, O)};
+  return out;
+}
+
+Weights change_heads(const Weights& w, Rng& rng) {
+  Weights out = w;
+  for (auto& layer : out.layers)
+    for (Head& h : layer) {
+      const Invertible R = random_invertible(h.W_Q.dim(1), rng), S = random_invertible(h.W_V.dim(1), rng);
+      h = {matmul(h.W_Q, R.matrix), matmul(h.W_K, R.inverse.transpose()), matmul(h.W_V, S.matrix),
+           matmul(S.inverse, h.W_O)};
+    }
+  return out;
+}
 
 Weights fold_biases(const Transformer& model) {
   const Config& c = model.config;

@@ -1,0 +1,113 @@
+#include "experiments/common/circuit_report.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "nn/circuits/heads.h"
+#include "tensor/blas.h"
+#include "tensor/kernels.h"
+
+namespace clearhead {
+
+std::string head_table(const Trace& t, Rng& rng) {
+  std::string text = "head   previous  duplicate  prefix   copying (sd of random)  own token first\n";
+  for (size_t l = 0; l < t.w.layers.size(); ++l) {
+    const auto previous = previous_token_scores(t.patterns[l]);
+    const auto duplicate = duplicate_token_scores(t.patterns[l], t.tokens);
+    const auto prefix = prefix_matching_scores(t.patterns[l], t.tokens);
+    for (size_t h = 0; h < t.w.layers[l].size(); ++h) {
+      const Head& head = t.w.layers[l][h];
+      const Copying c = copying(token_ov(t.w, head));
+      const Null null = copying_null(t.w, head.W_V.dim(1), 50, rng);
+      text += fmt::format("{:<6} {:8.3f} {:10.3f} {:7.3f}   {:7.3f} ({:+5.1f})         {:10.3f}\n",
+                          to_string(HeadId{int64_t(l), int64_t(h)}), previous[h], duplicate[h], prefix[h],
+                          c.eigenvalues, null.sigmas(c.eigenvalues), c.own_is_first);
+    }
+  }
+  return text;
+}
+
+std::vector<Composed> compositions(const Weights& w, Rng& rng) {
+  std::vector<Composed> all;
+  if (w.layers.empty()) return all;
+  const int64_t r = w.layers[0].at(0).W_V.dim(1);
+  for (Through through : {Through::queries, Through::keys, Through::values}) {
+    const Null null = composition_null(w.d_model(), r, r, through, 50, rng);
+    for (size_t l1 = 0; l1 < w.layers.size(); ++l1)
+      for (size_t l2 = l1 + 1; l2 < w.layers.size(); ++l2)
+        for (size_t h1 = 0; h1 < w.layers[l1].size(); ++h1)
+          for (size_t h2 = 0; h2 < w.layers[l2].size(); ++h2)
+            all.push_back({{int64_t(l1), int64_t(h1)},
+                           {int64_t(l2), int64_t(h2)},
+                           through,
+                           composition(through, w.layers[l1][h1], w.layers[l2][h2]),
+                           null});
+  }
+  return all;
+}
+
+std::string composition_table(std::vector<Composed> all, size_t lines) {
+  std::ranges::stable_sort(all, std::greater(), [](const Composed& c) { return c.null.sigmas(c.score); });
+  std::string text = "composition    through  score  random        sd\n";
+  for (size_t i = 0; i < std::min(lines, all.size()); ++i) {
+    const Composed& c = all[i];
+    text += fmt::format("{} > {}    {}        {:.3f}  {:.3f}   {:+7.1f}\n", to_string(c.first), to_string(c.second),
+                        name(c.through), c.score, c.null.mean, c.null.sigmas(c.score));
+  }
+  return text;
+}
+
+double same_source(const Tensor& scores, const Tensor& others, const Tokens& x) {
+  int64_t same = 0, n = 0;
+  for (int64_t b = 0; b < x.B; ++b)
+    for (int64_t i = 1; i < x.T; ++i) {
+      int64_t one = 0, other = 0;
+      bool repeated = false;
+      for (int64_t j = 0; j <= i; ++j) {
+        repeated |= j < i && x(b, j) == x(b, i);
+        if (scores.at({b, i, j}) > scores.at({b, i, one})) one = j;
+        if (others.at({b, i, j}) > others.at({b, i, other})) other = j;
+      }
+      const auto right = [&](int64_t j) { return j > 0 && x(b, j - 1) == x(b, i); };
+      if (repeated) same += one == other || (right(one) && right(other)), ++n;
+    }
+  return double(same) / double(n);
+}
+
+double loss_of(const Tensor& stream, const Weights& w, const Tokens& targets) {
+  const Tensor log_p = log_softmax(matmul(stream, w.W_U));
+  double sum = 0, n = 0;
+  for (size_t i = 0; i < targets.ids.size(); ++i)
+    if (targets.ids[i] >= 0) sum -= double(log_p.data()[int64_t(i) * w.V() + targets.ids[i]]), n += 1;
+  return sum / n;
+}
+
+std::vector<double> loss_by_order(const Trace& t, const Tokens& targets) {
+  const std::vector<Tensor> streams = streams_by_order(t.w, t.patterns, t.tokens);
+  std::vector<double> loss;
+  Tensor sum(streams[0].shape());
+  for (const Tensor& stream : streams) {
+    add_into(sum, stream);
+    loss.push_back(loss_of(sum, t.w, targets));
+  }
+  return loss;
+}
+
+double loss_with_single_heads(const Trace& t, const Tokens& targets, const std::function<bool(const HeadId&)>& use) {
+  const std::vector<Tensor> streams = streams_by_order(t.w, t.patterns, t.tokens, use);
+  return loss_of(streams.size() > 1 ? add(streams[0], streams[1]) : streams[0], t.w, targets);
+}
+
+std::vector<Term> terms_of_prediction(const Trace& t, int64_t b, int64_t position, int32_t token, int64_t max_order) {
+  std::vector<Term> terms;
+  for_each_path(t.w, t.patterns, t.tokens, max_order, [&](const Path& path, const Tensor& stream) {
+    const Tensor row = stream.narrow(0, b, 1).narrow(1, position, 1).contiguous().reshape({1, t.w.d_model()});
+    const Tensor logits = matmul(row, t.w.W_U);
+    terms.push_back({path, double(logits.at({0, token})) - sum_all(logits) / double(t.w.V())});
+  });
+  std::ranges::stable_sort(terms, std::greater(), &Term::raises);
+  return terms;
+}
+
+}  // namespace clearhead

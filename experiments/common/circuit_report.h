@@ -1,0 +1,46 @@
+// What a model's circuits look like, in tables: shared by the programs that read models.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "experiments/common/tasks.h"
+#include "experiments/common/trace.h"
+
+namespace clearhead {
+
+// One line per head: what it attends to on these tokens (nn/circuits/heads.h), and how much it copies, also in standard
+// deviations of heads with random weights.
+std::string head_table(const Trace& t, Rng& rng);
+
+// The strongest compositions of two heads, by their distance from the null: score, null, standard deviations.
+struct Composed {
+  HeadId first, second;
+  Through through;
+  double score;
+  Null null;
+};
+std::vector<Composed> compositions(const Weights& w, Rng& rng);  // of every pair of heads in different layers
+std::string composition_table(std::vector<Composed> all, size_t lines);
+
+// The share of repeated tokens where two score tensors [B, T, T] have their largest entries at the same source, or both
+// at sources that followed the same token as the destination's (a segment may have come more than once before).
+double same_source(const Tensor& scores, const Tensor& others, const Tokens& tokens);
+
+// Mean cross-entropy in nats of logits = stream W_U at the targets (-1 is left out).
+double loss_of(const Tensor& stream, const Weights& w, const Tokens& targets);
+
+// Term importance (Elhage et al. 2021): all patterns frozen on this batch; loss with paths of up to 0, 1, .. n heads.
+// The last is the model's loss, the first that of the direct path alone.
+std::vector<double> loss_by_order(const Trace& t, const Tokens& targets);
+// The direct effect of the heads `use` selects, beside the embedding, without any virtual head.
+double loss_with_single_heads(const Trace& t, const Tokens& targets, const std::function<bool(const HeadId&)>& use);
+
+// How each path raised the logit of `token` above the mean of all logits, at position t of sequence b: largest first.
+struct Term {
+  Path path;
+  double raises;
+};
+std::vector<Term> terms_of_prediction(const Trace& t, int64_t b, int64_t position, int32_t token, int64_t max_order);
+
+}  // namespace clearhead

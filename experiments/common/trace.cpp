@@ -1,0 +1,25 @@
+#include "experiments/common/trace.h"
+
+#include "tensor/kernels.h"
+
+namespace clearhead {
+
+Trace trace(const Transformer& model, const Tokens& tokens) {
+  Trace t{tokens, {}, {}, {}, {}, {}};
+  t.probe.capture("*");
+  const NoGrad no_grad;
+  t.logits = model.logits(tokens, t.probe).value();
+  for (size_t l = 0; l < model.blocks.size(); ++l) {
+    const std::string at = "blocks." + std::to_string(l) + ".attn.";
+    t.patterns.push_back(t.probe[at + "pattern"]);
+    t.scores.push_back(t.probe[at + "scores"]);
+  }
+  if (model.config.d_mlp == 0 && !model.config.biases && !model.config.layer_norm) t.w = weights_of(model);
+  return t;
+}
+
+double relative_difference(const Tensor& a, const Tensor& b) {
+  return max_abs_diff(a, b) / max_abs_diff(b, Tensor(b.shape()));
+}
+
+}  // namespace clearhead
