@@ -1,13 +1,11 @@
-// Question   What can a model without attention know? Only which token follows which: its weights W_E W_U are a bigram
-// table. Model      Zero layers: logits of the next token = W_E[token] W_U. No positions, nothing moves between
-// positions. Tasks      1. A Markov chain whose transition matrix is known, so that the right table is known. 2. Random
-// tokens, repeated:
-//            nothing to gain without moving information. 3. With --corpus, text: beside counted unigram and bigram
-//            models.
+// Question   What can a model without attention know? Only which token follows which: W_E W_U is a bigram table.
+// Model      Zero layers: logits of the next token = W_E[token] W_U. No positions, nothing moves between positions.
+// Tasks      1. A Markov chain whose transition matrix is known, so that the right table is known.
+//            2. Random tokens, repeated: nothing to gain without moving information.
+//            3. With --corpus, text: beside counted unigram and bigram models.
 // Sources    Elhage et al. 2021: "the optimal behavior of W_U W_E is to approximate the bigram log-likelihood". The
-// identity
-//            behind the numbers: loss = H(next | last) + sum_i pi_i KL(P_i || softmax(W_E[i] W_U)), so the gap is a
-//            distance.
+//            identity behind the numbers: loss = H(next | last) + sum_i pi_i KL(P_i || softmax(W_E[i] W_U)), so the gap
+//            is a distance.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>

@@ -2,12 +2,10 @@
 // Model      2 layers of 4 heads, d_model 64, no MLP, biases or LayerNorm; positions reach queries and keys only.
 // Task       A segment that repeats with random length and offset (experiments/common/tasks.h).
 // Findings   T1-T9: the logits and the attention scores as sums over paths, term importance by order, composition
-// against
-//            random matrices, and the induction circuit. Heads are named by what they do; weights are measured apart.
+//            against random matrices, and the induction circuit. Heads are named by what they do; weights measured apart.
 // Controls   The untrained model; random matrices of the same shapes; the same sums with terms left out.
 // Source     Elhage et al. 2021, "Two-layer attention-only transformers". Its composition figure was wrong (corrected
-// by
-//            the authors: more heads compose than it showed), so "only one pair composes" is not asked.
+//            by the authors: more heads compose than it showed), so "only one pair composes" is not asked.
 #include <fmt/core.h>
 
 #include <cmath>

@@ -3,8 +3,9 @@
 //
 //     Probe probe;
 //     probe.capture("blocks.*.attn.pattern");
-//     probe.replace("blocks.1.attn.z", [](const std::string&, const Var& z) { return scale(z, 0); });   // ablate layer
-//     1 model.logits(tokens, probe); const Tensor& pattern = probe["blocks.0.attn.pattern"]; // [B, H, T, T]
+//     probe.replace("blocks.1.attn.z", [](const std::string&, const Var& z) { return scale(z, 0); });  // ablate layer 1
+//     model.logits(tokens, probe);
+//     const Tensor& pattern = probe["blocks.0.attn.pattern"];  // [B, H, T, T]
 //
 // Every layer passes its activations through: x = probe("resid_pre", x). The full name is the path of layers that are
 // running (error.h) and that name, joined by dots. Replacements happen before captures. A Probe that asks for nothing

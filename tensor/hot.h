@@ -31,8 +31,8 @@ extern void (*add)(const Real* x, const Real* y, Real* out, int64_t n);  // out 
 extern void (*scale)(Real* x, Real factor, int64_t n);
 
 extern Real (*max)(const Real* x, int64_t n);
-// x_i <- exp(x_i - shift), and returns the sum. Below exp(-87) a float result is exactly 0, so exp(-inf) = 0. NaN stays
-// NaN.
+// x_i <- exp(x_i - shift), and returns the sum. Below exp(-87) a float result is exactly 0, so exp(-inf) = 0.
+// NaN stays NaN.
 extern Real (*exp_and_sum)(Real* x, Real shift, int64_t n);
 extern Real (*log_sum_exp)(const Real* x, int64_t n);  // max + ln sum exp(x - max)
 

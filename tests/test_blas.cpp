@@ -195,8 +195,7 @@ INSTANTIATE_TEST_SUITE_P(VectorBytes, Gemm, testing::Values(16, 32, 64), testing
 TEST_P(Gemm, ScalesAndAccumulatesIntoABlock) {
   if (!hot::use_vectors(GetParam())) GTEST_SKIP() << "this machine has no such vectors";
   Rng rng(5);
-  // every remainder of a tile's rows, a last tile that reaches back, inner dimensions in several parts, and BLAS's
-  // share
+  // every remainder of a tile's rows, a last tile that reaches back, long inner dimensions, and BLAS's share
   std::vector<std::array<int64_t, 3>> sizes{{3, 4, 5},     {1, 1, 1},    {60, 999, 50}, {999, 60, 50},
                                             {9, 600, 512}, {5, 30, 513}, {5000, 3, 70}, {2, 5, 1100}};
   for (int64_t n = 1; n <= 19; ++n) sizes.push_back({n, 3, 14 + 2 * n});

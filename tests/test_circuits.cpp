@@ -11,6 +11,8 @@
 #include "nn/circuits/paths.h"
 #include "nn/circuits/tables.h"
 #include "nn/circuits/transform.h"
+#include "nn/circuits/weights_file.h"
+#include "nn/model_file.h"
 #include "nn/transformer.h"
 #include "tensor/blas.h"
 #include "tensor/kernels.h"
@@ -41,7 +43,8 @@ Head random_head(int64_t d, int64_t r, Rng& rng) {
 
 double frobenius(const Tensor& t) {
   double s = 0;
-  for (Real x : t.contiguous().flat()) s += double(x) * double(x);
+  const Tensor numbers = t.contiguous();
+  for (Real x : numbers.flat()) s += double(x) * double(x);
   return std::sqrt(s);
 }
 
@@ -293,7 +296,8 @@ TEST(Paths, OfTwoHeadsAreVirtualHeads) {
     const Tensor A = virtual_pattern(r.patterns[0].select(1, p[0].head), r.patterns[1].select(1, p[1].head));
     const Factored OV = ov(r.w.layers[0][size_t(p[0].head)]) * ov(r.w.layers[1][size_t(p[1].head)]);
     EXPECT_LT(max_abs_diff(matmul(matmul(A, matmul(x, OV.A)), OV.B), stream), bound);
-    for (Real row : sum(A, -1).flat()) EXPECT_NEAR(double(row), 1, 1e-5);
+    const Tensor rows = sum(A, -1);
+    for (Real row : rows.flat()) EXPECT_NEAR(double(row), 1, 1e-5);
     ++checked;
   });
   EXPECT_EQ(checked, 9);
@@ -339,8 +343,8 @@ TEST(Tables, AreTheTopOfTheDenseOnes) {
     for (size_t k = 0; k < 3; ++k) EXPECT_NEAR(top[i][k].value, values[k], 1e-4);
   }
   std::vector<double> p(300, 1. / 300);
-  const Tensor centred = centred_over_rows(t, p).dense();
-  for (Real column : sum(centred, 0).flat()) EXPECT_NEAR(double(column), 0, 1e-2);
+  const Tensor columns = sum(centred_over_rows(t, p).dense(), 0);
+  for (Real column : columns.flat()) EXPECT_NEAR(double(column), 0, 1e-2);
   EXPECT_EQ(error_of([&] { top_of_rows(t, {300}, 1); }), "tables: row 300 is outside 0..299");
 }
 
@@ -372,4 +376,60 @@ TEST(Handmade, IsAnInductionCircuit) {
   EXPECT_NEAR(copying_score(matching(w, {1}, induction)), 1, 1e-5);  // it looks for its own token before the source
   const ScoreParts s = score_parts(w, r.patterns, tokens, {1, 0});
   EXPECT_LT(max_abs_diff(s.keys, r.scores[1].select(1, 0).contiguous()), 1e-3);
+}
+
+class WeightsFile : public InFolder {
+ protected:
+  // A file in TransformerLens's shape, changed by f, and what reading it says.
+  std::string with(const std::function<void(TensorFile&)>& f) {
+    save_model(path("model"), some_model(2, Positions::learned));
+    TensorFile file = load_tensors(path("model"));
+    file.metadata.clear();
+    f(file);
+    save_tensors(path("changed"), file);
+    const std::string said = error_of([&] { load_weights(path("changed")); });
+    return said.starts_with(path("changed") + " > ") ? said.substr(path("changed").size() + 3) : said;
+  }
+};
+
+TEST_F(WeightsFile, AreTheModel) {
+  const Tokens tokens = random_tokens(2, 13, 11, 19);
+  const NoGrad no_grad;
+  for (Positions p : {Positions::shortformer, Positions::learned, Positions::none}) {
+    const Transformer model = some_model(3, p);
+    save_model(path("model"), model);
+    const Weights w = load_weights(path("model"));
+    EXPECT_LT(max_abs_diff(model_of(w).logits(tokens).value(), model.logits(tokens).value()), 1e-12);
+  }
+  // As TransformerLens exports them: no metadata of ours, biases that are zero, and masks.
+  EXPECT_EQ(with([](TensorFile& f) {
+              f.tensors["blocks.0.attn.b_Q"] = Tensor({3, 5});
+              f.tensors["unembed.b_U"] = Tensor({11});
+              f.tensors["blocks.0.attn.mask"] = Tensor({13, 13}, 1);
+              f.tensors["blocks.0.attn.IGNORE"] = Tensor({}, Real(-1e5));
+            }),
+            "(no error)");
+}
+
+TEST_F(WeightsFile, SayWhatIsWrong) {
+  EXPECT_EQ(with([](TensorFile& f) { f.tensors.erase("unembed.W_U"); }), "weights: there is no unembed.W_U");
+  EXPECT_EQ(with([](TensorFile& f) { f.tensors.erase("blocks.1.attn.W_O"); }),
+            "weights: there is no blocks.1.attn.W_O");
+  EXPECT_EQ(with([](TensorFile& f) { f.tensors["blocks.1.attn.b_O"] = Tensor({24}, 1); }),
+            "weights: blocks.1.attn.b_O is not zero: fold biases first (circuits/transform.h)");
+  EXPECT_EQ(with([](TensorFile& f) {
+              f.tensors["blocks.0.mlp.W_in"] = Tensor({24, 96});
+            }),
+            "weights: blocks.0.mlp.W_in has no place in an attention-only model without LayerNorm");
+  EXPECT_EQ(with([](TensorFile& f) { f.tensors["blocks.0.ln1.w"] = Tensor({24}, 1); }),
+            "weights: blocks.0.ln1.w has no place in an attention-only model without LayerNorm");
+  EXPECT_EQ(with([](TensorFile& f) {
+              f.tensors["blocks.0.attn.W_K"] = f.tensors["blocks.0.attn.W_K"].transpose().contiguous();
+            }),
+            "weights: blocks.0.attn.W_K is [3, 5, 24], expected [3, 24, 5] (heads, d_model, d_head)");
+  EXPECT_EQ(with([](TensorFile& f) {
+              f.tensors["embed.W_E"] = f.tensors["embed.W_E"].clone();
+              f.tensors["embed.W_E"].mut()[7] = std::numeric_limits<Real>::infinity();
+            }),
+            "weights: embed.W_E has a number that is not finite");
 }

@@ -50,11 +50,10 @@ TEST(ReadmeCommands, Run) {
     }
     ++programs;
     line = std::string("cd " CLEARHEAD_SOURCE_DIR " && " CLEARHEAD_BIN_DIR "/") + line.substr(prefix.size());
-    const bool scoreboard = line.ends_with("findings runs");
-    if (scoreboard)
-      line.replace(line.size() - 4, 4, out);
-    else
-      line += " --quick --quiet --out " + out + (line.find("attention_basics") == std::string::npos ? " --steps 2" : "");
+    if (const size_t runs = line.find(" runs"); runs != std::string::npos) line.replace(runs + 1, 4, out);
+    const auto is = [&](const char* program) { return line.find(program) != std::string::npos; };
+    if (!is("/findings"))
+      line += " --quick --quiet --out " + out + (is("/attention_basics") || is("/circuits") ? "" : " --steps 2");
     const Result r = run(line);
     const bool no_text = r.code == 1 && r.output.find("scripts/fetch_text.sh") != std::string::npos;
     EXPECT_TRUE(r.code == 0 || r.code == 3 || no_text) << "exit code " << r.code << "\n" << r.output;

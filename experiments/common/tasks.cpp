@@ -88,6 +88,42 @@ Tokens repeated_random(int64_t B, int64_t L, int64_t repeats, int64_t V, Rng& rn
   return s;
 }
 
+Tokens SkipTrigramLanguage::sample(int64_t B, Rng& rng) const {
+  require(longest_gap + 3 <= T && shortest_gap >= 1 && shortest_gap <= longest_gap, "skip_trigrams", "gaps of ",
+          shortest_gap, " to ", longest_gap, " do not fit into ", T, " tokens");
+  Tokens tokens(B, T + 1);
+  const int64_t first_noise = V() - noise;
+  for (int64_t b = 0; b < B; ++b) {
+    for (int64_t t = 0; t <= T; ++t) {
+      const bool follows = t > 0 && rng.uniform() < 0.5;
+      const int64_t last = t > 0 ? tokens(b, t - 1) - first_noise : 0;
+      tokens(b, t) = int32_t(first_noise + (follows ? (last + 1) % noise : rng.below(noise)));
+    }
+    const int64_t gap = shortest_gap + rng.below(longest_gap - shortest_gap + 1), at = rng.below(T - gap);
+    const int64_t s = rng.below(sources), d = rng.below(destinations);
+    tokens(b, at) = source(s), tokens(b, at + gap) = destination(d), tokens(b, at + gap + 1) = out(s, d);
+  }
+  return tokens;
+}
+
+BurstyLanguage::BurstyLanguage(Rng rng) {
+  follows.resize(size_t(V));
+  for (int32_t i = 0; i < V; ++i) follows[size_t(i)] = i;
+  for (int64_t i = V - 1; i > 0; --i) std::swap(follows[size_t(i)], follows[size_t(rng.below(i + 1))]);
+}
+
+Tokens BurstyLanguage::sample(int64_t B, Rng& rng) const {
+  Tokens tokens(B, T + 1);
+  std::vector<int32_t> about(static_cast<size_t>(topic));
+  for (int64_t b = 0; b < B; ++b) {
+    for (int32_t& token : about) token = int32_t(rng.below(V));
+    for (int64_t t = 0; t <= T; ++t)
+      tokens(b, t) =
+          t < 2 || rng.uniform() < burst ? about[size_t(rng.below(topic))] : follows[size_t(tokens(b, t - 2))];
+  }
+  return tokens;
+}
+
 MarkovChain::MarkovChain(int64_t v, Rng rng) : V(v), P(size_t(v * v)), pi(size_t(v), 1 / double(v)) {
   for (int64_t i = 0; i < V; ++i) {  // normalized exponentials are a flat Dirichlet sample
     double total = 0;

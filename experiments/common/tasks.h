@@ -45,6 +45,35 @@ Swapped swap_sources(Tokens tokens, int64_t V, Rng& rng);
 // Uniformly random tokens, repeated `repeats` times with period L (no BOS): [B, L * repeats].
 Tokens repeated_random(int64_t B, int64_t L, int64_t repeats, int64_t V, Rng& rng);
 
+// Planted skip-trigrams, [source] ... [destination] -> [out], among noise:
+//
+//     n n n S n n n n n n n D O n n n
+//
+// Each pair of a source and a destination has an out of its own. The gap is random, so position does not tell where the
+// source is; the destination alone leaves as many outs as there are sources. Noise tokens prefer one successor each.
+struct SkipTrigramLanguage {
+  int64_t sources = 6, destinations = 6, noise = 48, T = 40;  // sequences of T + 1 tokens
+  int64_t shortest_gap = 5, longest_gap = 30;
+
+  int64_t V() const { return sources + destinations + sources * destinations + noise; }
+  int32_t source(int64_t s) const { return int32_t(s); }
+  int32_t destination(int64_t d) const { return int32_t(sources + d); }
+  int32_t out(int64_t s, int64_t d) const { return int32_t(sources + destinations + s * destinations + d); }
+  Tokens sample(int64_t B, Rng& rng) const;  // [B, T + 1]
+};
+
+// A language for which heads should copy, and one should look one back: every next token is, by a coin of bias `burst`,
+// either one of the few tokens that this sequence is about, or follows (by a fixed permutation) from the token before the
+// present one.
+struct BurstyLanguage {
+  int64_t V = 64, T = 64, topic = 5;
+  double burst = 0.6;
+  std::vector<int32_t> follows;  // the permutation
+
+  explicit BurstyLanguage(Rng rng);
+  Tokens sample(int64_t B, Rng& rng) const;  // [B, T + 1]
+};
+
 // A Markov chain with rows drawn from a flat Dirichlet distribution.
 struct MarkovChain {
   int64_t V;

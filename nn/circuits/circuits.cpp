@@ -79,7 +79,7 @@ Transformer model_of(const Weights& w) {
   Config c;
   c.d_vocab = w.V(), c.d_model = w.d_model(), c.n_layers = int64_t(w.layers.size());
   c.positions = w.W_pos ? w.positions : Positions::none;
-  if (w.W_pos) c.n_ctx = w.W_pos->dim(0);
+  c.n_ctx = w.W_pos ? w.W_pos->dim(0) : int64_t(1) << 20;  // without positions there is no longest sequence
   if (!w.layers.empty()) c.n_heads = int64_t(w.layers[0].size()), c.d_head = w.layers[0].at(0).W_Q.dim(1);
   Transformer model(c, 0);
   const auto set = [](Var& v, const Tensor& t) { v = Var::param(t.clone()); };
