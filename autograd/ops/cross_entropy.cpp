@@ -102,34 +102,43 @@ Var unembed_cross_entropy_fused(const Var& x_var, const Var& W_U_var, const Toke
   }
   Real* const dx_out = want_dx ? dx.mut().data() : nullptr;
 
-  const int64_t slice = std::min(rows, std::max<int64_t>(1024, (int64_t(1) << 21) / V / 512 * 512));
-  Tensor dlogits = Tensor::empty({slice, V});
+  // A slice is as many rows as may have a partial dW each; a chunk of them goes from logits to gradients in the cache.
+  constexpr int64_t chunk = 512;
+  const int64_t slice = std::max(4 * chunk, (int64_t(1) << 21) / V / chunk * chunk);
+  if (want_dW) dW = Tensor(W_U.shape());
   double loss = 0;
   for (int64_t first = 0; first < rows; first += slice) {
-    const int64_t count = std::min(slice, rows - first);
+    const int64_t count = std::min(slice, rows - first), parts = (count + chunk - 1) / chunk;
     const Tensor x_slice = x.narrow(0, first, count).contiguous();
-    Real* const l = dlogits.mut().data();
-    loss += parallel_sum(count, 512, [&](int64_t begin, int64_t end) {
-      gemm(end - begin, V, width, 1, {x_slice.data() + begin * width, width}, {W_U.data(), V}, 0, l + begin * V, V);
+    Tensor partial;
+    if (want_dW) partial = Tensor::empty({parts, width, V});
+    Real* const partial_dW = want_dW ? partial.mut().data() : nullptr;
+    loss += parallel_sum(count, chunk, [&](int64_t begin, int64_t end) {
+      Tensor dlogits = Tensor::empty({end - begin, V});
+      Real* const l = dlogits.mut().data();
+      const Real* const x_rows = x_slice.data() + begin * width;
+      gemm(end - begin, V, width, 1, {x_rows, width}, {W_U.data(), V}, 0, l, V);
       double part = 0;
       for (int64_t i = begin; i < end; ++i) {
         const int32_t target = targets.ids[size_t(first + i)];
+        Real* const row = l + (i - begin) * V;
         if (target >= 0)
-          part += loss_and_gradient(l + i * V, target, V, n);
+          part += loss_and_gradient(row, target, V, n);
         else
-          std::fill_n(l + i * V, V, Real(0));
+          std::fill_n(row, V, Real(0));
       }
       if (want_dx)
-        gemm(end - begin, width, V, 1, {l + begin * V, V}, {W_U_t.data(), width}, 0, dx_out + (first + begin) * width,
-             width);
+        gemm(end - begin, width, V, 1, {l, V}, {W_U_t.data(), width}, 0, dx_out + (first + begin) * width, width);
+      if (want_dW)
+        gemm(width, V, end - begin, 1, {x_rows, width, true}, {l, V}, 0, partial_dW + begin / chunk * width * V, V);
       return part;
     });
     if (!want_dW) continue;
-    const Tensor part = matmul(x_slice.transpose(), dlogits.narrow(0, 0, count));
-    if (dW.defined())
-      add_into(dW, part);
-    else
-      dW = part;
+    Real* const sum = dW.mut().data();
+    parallel_for(width * V, elementwise_grain, [&](int64_t begin, int64_t end) {
+      for (int64_t part = 0; part < parts; ++part)
+        hot::add(sum + begin, partial_dW + part * width * V + begin, sum + begin, end - begin);
+    });
   }
   const auto scaled = [](Tensor& saved, Real factor) {  // moved out, not copied: a pullback runs once
     return factor == 1 ? std::move(saved) : scale(saved, factor);
