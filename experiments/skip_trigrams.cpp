@@ -27,25 +27,18 @@ Config one_layer(int64_t V, int64_t T, int64_t heads) {
   return c;
 }
 
-bool among(const std::vector<Entry>& entries, int32_t token) {
-  return std::ranges::any_of(entries, [&](const Entry& e) { return e.token == token; });
-}
-
-// The share of planted triples where one head's tables have, for the source, both the destination among its strongest and
-// the out among its most raised: as many entries as were planted for each source. From the weights alone.
+// The share of planted triples that are the largest entry of the whole-model table for their source and destination, in a
+// context of as much noise as is usual. From the weights alone.
 double recall(const Weights& w, const SkipTrigramLanguage& language) {
-  const std::vector<double> uniform(size_t(w.V()), 1 / double(w.V()));
-  std::vector<int64_t> sources;
-  for (int64_t s = 0; s < language.sources; ++s) sources.push_back(language.source(s));
+  std::vector<double> frequencies(size_t(w.V()), 0);
+  std::fill(frequencies.end() - language.noise, frequencies.end(), 1 / double(language.noise));
   double found = 0;
-  std::vector<std::vector<SkipTrigrams>> tables;
-  for (const Head& h : w.layers[0]) tables.push_back(skip_trigrams(w, h, sources, language.destinations, uniform));
   for (int64_t s = 0; s < language.sources; ++s)
-    for (int64_t d = 0; d < language.destinations; ++d)
-      found += std::ranges::any_of(tables, [&](const std::vector<SkipTrigrams>& table) {
-        const SkipTrigrams& row = table[size_t(s)];
-        return among(row.destinations, language.destination(d)) && among(row.outs, language.out(s, d));
-      });
+    for (int64_t d = 0; d < language.destinations; ++d) {
+      const auto logits =
+          skip_trigram_logits(w, language.source(s), language.destination(d), frequencies, double(language.T) / 2);
+      found += std::ranges::max_element(logits) - logits.begin() == language.out(s, d);
+    }
   return found / double(language.sources * language.destinations);
 }
 
@@ -95,6 +88,7 @@ void planted_triples(Run& run) {
   };
   const Transformer four = fit("four_heads", 4, 1), one = fit("one_head", 1, 1), two_layers = fit("two_layers", 4, 2);
   save_model(run.path("model.safetensors"), four);
+  save_model(run.path("one_head.safetensors"), one);
   const Weights w = weights_of(four);
   Rng rng(run.seed(), Stream::analysis);
   const Trace t = trace(four, next_token_batch(language.sample(16, rng)).inputs);
@@ -109,7 +103,8 @@ void planted_triples(Run& run) {
   run.finding(planted, "O3", "skip-trigrams are learned", "probability of the planted out", outs_four.right,
               at_least(0.8), elhage, {{"without looking back", blind}, {"one head", outs_one.right}});
   run.finding(planted, "O3", "and read off the weights, without running the model",
-              "planted triples found in the tables", recall(w, language), at_least(0.9), elhage,
+              "planted triples that are the largest entry of the whole-model table", recall(w, language), at_least(0.9),
+              elhage,
               {{"untrained", recall(weights_of(Transformer(four.config, run.seed())), language)},
                {"one head", recall(weights_of(one), language)}});
   // One head: its term is A(destination, source) OV(source, out), so what it raises for a source it raises at every

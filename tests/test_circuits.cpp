@@ -348,6 +348,17 @@ TEST(Tables, AreTheTopOfTheDenseOnes) {
   EXPECT_EQ(error_of([&] { top_of_rows(t, {300}, 1); }), "tables: row 300 is outside 0..299");
 }
 
+// With a context of two tokens and no positions, the table is the model.
+TEST(Tables, OfTheWholeModel) {
+  const Transformer model = some_model(1, Positions::none);
+  Tokens tokens(1, 2);
+  tokens(0, 0) = 4, tokens(0, 1) = 9;
+  const NoGrad no_grad;
+  const Tensor expected = model.logits(tokens).value();
+  const auto logits = skip_trigram_logits(weights_of(model), 4, 9, std::vector<double>(11, 1. / 11), 0);
+  for (int64_t v = 0; v < 11; ++v) EXPECT_NEAR(logits[size_t(v)], double(expected.at({0, 1, v})), bound);
+}
+
 // What training must find, written down: every score is known.
 TEST(Handmade, IsAnInductionCircuit) {
   const int64_t V = 11, T = 21;

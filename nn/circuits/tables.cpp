@@ -1,6 +1,7 @@
 #include "nn/circuits/tables.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tensor/blas.h"
 #include "tensor/kernels.h"
@@ -49,6 +50,29 @@ std::vector<SkipTrigrams> skip_trigrams(const Weights& w, const Head& h, const s
   std::vector<SkipTrigrams> found;
   for (size_t i = 0; i < sources.size(); ++i) found.push_back({sources[i], destinations[i], outs[i]});
   return found;
+}
+
+std::vector<double> skip_trigram_logits(const Weights& w, int64_t source, int64_t destination,
+                                        const std::vector<double>& frequencies, double others) {
+  require(w.layers.size() == 1, "tables", "needs one layer, the model has ", w.layers.size());
+  const int64_t V = w.V(), d = w.d_model();
+  const Tensor W_E = w.W_E.contiguous(), x = W_E.narrow(0, destination, 1);
+  Tensor stream = x.clone();
+  for (const Head& h : w.layers[0]) {
+    const Factored circuit = qk(h);
+    const Tensor scores = matmul(matmul(x, circuit.A), matmul(W_E, circuit.B.transpose()).transpose());  // [1, V]
+    double most = double(scores.at({0, 0})), Z = 0;
+    for (Real s : scores.flat()) most = std::max(most, double(s));
+    Tensor weights({1, V});
+    for (int64_t t = 0; t < V; ++t) {
+      const double times = double(t == source) + double(t == destination) + others * frequencies[size_t(t)];
+      const double weight = times * std::exp(double(scores.at({0, t})) - most);
+      weights.mut()[size_t(t)] = Real(weight), Z += weight;
+    }
+    add_into(stream, scale(matmul(matmul(matmul(weights, W_E), h.W_V), h.W_O), Real(1 / Z)));
+  }
+  const Tensor logits = matmul(stream.reshape({1, d}), w.W_U);
+  return {logits.flat().begin(), logits.flat().end()};
 }
 
 }  // namespace clearhead::inline CLEARHEAD_REAL

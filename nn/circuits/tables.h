@@ -33,4 +33,11 @@ struct SkipTrigrams {
 std::vector<SkipTrigrams> skip_trigrams(const Weights& w, const Head& h, const std::vector<int64_t>& sources, int64_t k,
                                         const std::vector<double>& frequencies);
 
+// The whole of a one-layer model on [source] ... [destination], from the weights alone: its logits [V] at the destination,
+// if the context is the source, the destination, and `others` tokens of these frequencies. Every head's attention follows
+// from QK (positions are left out), what it then moves from OV, and the direct path is added. One head's table says what it
+// raises for any source; which of that is the answer is often said by the others and by the direct path.
+std::vector<double> skip_trigram_logits(const Weights& w, int64_t source, int64_t destination,
+                                        const std::vector<double>& frequencies, double others);
+
 }  // namespace clearhead::inline CLEARHEAD_REAL
