@@ -11,6 +11,7 @@
 
 #include "experiments/common/circuit_report.h"
 #include "experiments/common/run.h"
+#include "experiments/common/tasks.h"
 #include "experiments/common/tokenizer.h"
 #include "nn/circuits/tables.h"
 #include "nn/circuits/weights_file.h"
@@ -83,8 +84,7 @@ void identities(Run& run, const Trace& t) {
   for (int64_t l = 0; l < int64_t(t.w.layers.size()); ++l)
     for (int64_t h = 0; h < int64_t(t.w.layers[size_t(l)].size()); ++h) {
       const ScoreParts s = score_parts(t.w, t.patterns, t.tokens, {l, h});
-      worst = std::max(worst, relative_difference(add(add(s.direct, s.queries), add(s.keys, s.both)),
-                                                  t.scores[size_t(l)].select(1, h).contiguous()));
+      worst = std::max(worst, relative_difference(s.total(), t.scores[size_t(l)].select(1, h).contiguous()));
     }
   if (!t.w.layers.empty())
     run.finding(identity, "T2", "and to the scores of every head",
@@ -94,10 +94,7 @@ void identities(Run& run, const Trace& t) {
 void circuits(Run& run, const Settings& s) {
   run.config = {{"model", s.model}, {"tokenizer", s.tokenizer}, {"positions", s.positions}};
   run.begin();
-  const Positions positions = s.positions == "learned"      ? Positions::learned
-                              : s.positions == "sinusoidal" ? Positions::sinusoidal
-                                                            : Positions::shortformer;
-  const Weights w = load_weights(s.model, positions);
+  const Weights w = load_weights(s.model, positions_from(s.positions));
   const Names names = names_of(s, w);
   const size_t heads = w.layers.empty() ? 0 : w.layers[0].size();
   run.say(fmt::format("{}: {} layers of {} heads, d_model {}, {} tokens", s.model, w.layers.size(), heads, w.d_model(),
@@ -105,7 +102,7 @@ void circuits(Run& run, const Settings& s) {
   Rng rng(run.seed(), Stream::analysis);
   const int64_t longest = w.W_pos ? w.W_pos->dim(0) : 75, period = std::clamp<int64_t>(longest / 3, 1, 25);
   const Trace t = trace(model_of(w), repeated_random(8, period, std::min<int64_t>(3, longest / period), w.V(), rng));
-  run.say(fmt::format("direct path: copying {:+.3f} (a bigram table; -1: a token never follows itself)\n",
+  run.say(fmt::format("direct path: copying {:+.3f} (a bigram table; below 0: tokens make themselves less likely)\n",
                       copying_score(direct_path(w))));
   if (!w.layers.empty()) {
     run.say(fmt::format("on random tokens, a period of {} repeated", period));

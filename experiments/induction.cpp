@@ -50,6 +50,7 @@ Data make_data(const Settings& s, const RepeatedSegment& fixed, uint64_t seed) {
 
 Curve fit(Run& run, const std::string& label, Transformer& model, const Settings& s, const RepeatedSegment& task,
           int64_t steps, const Data& data) {
+  // Of the controls no transition is to be timed, so they are looked at less often.
   const TrainOptions options{.steps = steps, .lr = s.lr, .log_every = model.config.n_layers == 2 ? 10 : 30};
   const auto batches = [&](Rng& rng) { return next_token_batch(task.sample(s.batch, rng)); };
   return train(run, label, model, batches, options, [&](const Transformer& m) -> nlohmann::json {

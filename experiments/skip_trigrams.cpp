@@ -21,9 +21,9 @@ namespace {
 
 const std::string elhage = "Elhage et al. 2021";
 
-Config one_layer(int64_t V, int64_t T, int64_t heads) {
+Config model_config(int64_t V, int64_t T, int64_t layers, int64_t heads) {
   Config c;
-  c.d_vocab = V, c.n_ctx = T, c.n_layers = 1, c.n_heads = heads, c.d_head = 16;
+  c.d_vocab = V, c.n_ctx = T, c.n_layers = layers, c.n_heads = heads;
   return c;
 }
 
@@ -80,9 +80,7 @@ void planted_triples(Run& run) {
   const SkipTrigramLanguage language;
   const auto batches = [&](Rng& rng) { return next_token_batch(language.sample(64, rng)); };
   const auto fit = [&](const std::string& label, int64_t heads, int64_t layers) {
-    Config c = one_layer(language.V(), language.T, heads);
-    c.n_layers = layers;
-    Transformer model(c, run.seed());
+    Transformer model(model_config(language.V(), language.T, layers, heads), run.seed());
     train(run, label, model, batches, {.steps = run.options().steps, .lr = 6e-3});
     return model;
   };
@@ -121,10 +119,10 @@ void planted_triples(Run& run) {
 void specialists(Run& run) {
   const BurstyLanguage language(Rng(run.seed(), Stream::eval, 1));
   const auto batches = [&](Rng& rng) { return next_token_batch(language.sample(32, rng)); };
-  Transformer model(one_layer(language.V, language.T, 8), run.seed());
+  Transformer model(model_config(language.V, language.T, 1, 8), run.seed());
   Rng rng(run.seed(), Stream::analysis, 1);
   const auto copying_heads = [&](const Weights& w) {
-    const Null null = copying_null(w, 16, 200, rng);
+    const Null null = copying_null(w, w.layers[0][0].W_V.dim(1), 200, rng);
     return std::ranges::count_if(w.layers[0], [&](const Head& h) {
       const Copying c = copying(token_ov(w, h));
       return c.eigenvalues > 0.5 && null.sigmas(c.eigenvalues) > 4 && c.own_is_first >= 0.5;

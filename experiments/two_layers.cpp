@@ -34,8 +34,6 @@ Cast cast(const Trace& t) {
   return {{0, argmax(previous)}, {1, argmax(prefix_matching_scores(t.patterns[1], t.tokens))}, previous};
 }
 
-const Head& at(const Weights& w, const HeadId& id) { return w.layers[size_t(id.layer)][size_t(id.head)]; }
-
 void paths(Run& run, const Trace& t) {
   Tensor sum({t.tokens.B, t.tokens.T, t.w.d_model()}), short_paths = sum.clone();
   int64_t n = 0;
@@ -47,11 +45,10 @@ void paths(Run& run, const Trace& t) {
               relative_difference(matmul(sum, t.w.W_U), t.logits), at_most(1e-4), elhage,
               {{"without virtual heads", relative_difference(matmul(short_paths, t.w.W_U), t.logits)}});
   double worst = 0;
-  for (int64_t one = 0; one < 4; ++one)
-    for (int64_t two = 0; two < 4; ++two) {
+  for (int64_t one = 0; one < t.patterns[0].dim(1); ++one)
+    for (int64_t two = 0; two < t.patterns[1].dim(1); ++two) {
       const Tensor A = virtual_pattern(t.patterns[0].select(1, one), t.patterns[1].select(1, two));
-      const Tensor rows = clearhead::sum(A, -1);
-      for (Real r : rows.flat()) worst = std::max(worst, std::abs(double(r) - 1));
+      worst = std::max(worst, max_abs_diff(clearhead::sum(A, -1), Tensor({t.tokens.B, t.tokens.T}, 1)));
     }
   run.finding(identity, "T7", "the pattern of a virtual head, A2 A1, is a pattern", "largest | sum of a row - 1 |",
               worst, at_most(1e-5), elhage);
@@ -61,7 +58,7 @@ void paths(Run& run, const Trace& t) {
 void scores(Run& run, const Trace& t, const Cast& who) {
   const ScoreParts s = score_parts(t.w, t.patterns, t.tokens, who.induction);
   const Tensor all = t.scores[1].select(1, who.induction.head).contiguous();
-  const Tensor sum = add(add(s.direct, s.queries), add(s.keys, s.both));
+  const Tensor sum = s.total();
   run.finding(identity, "T2", "so are the attention scores of a later head",
               "direct + Q + K + QK composition, against the scores", relative_difference(sum, all), at_most(1e-4),
               elhage, {{"without K-composition", relative_difference(sub(sum, s.keys), all)}});
@@ -103,32 +100,27 @@ void composition(Run& run, const Trace& t, const Cast& who) {
 // Positive eigenvalues of both circuits: it looks for tokens like its own, before the source, and raises what it finds.
 void eigenvalues(Run& run, const Trace& t, const Cast& who) {
   Rng rng(run.seed(), Stream::analysis, 2);
-  const auto match = [&](const Head& second) { return copying_score(matching(t.w, who.previous_scores, second)); };
   const Head& head = at(t.w, who.induction);
-  const double qk_score = match(head), ov_score = copying_score(token_ov(t.w, head));
-  std::vector<double> random;
-  for (int i = 0; i < 50; ++i) {
-    Head other = head;
-    other.W_Q = random_normal(head.W_Q.shape(), 1, rng), other.W_K = random_normal(head.W_K.shape(), 1, rng);
-    random.push_back(match(other));
-  }
-  const double sd = std::sqrt(std::inner_product(random.begin(), random.end(), random.begin(), 0.) / 50);
-  const Null null = copying_null(t.w, head.W_V.dim(1), 100, rng);
+  const double qk_score = copying_score(matching(t.w, who.previous_scores, head)),
+               ov_score = copying_score(token_ov(t.w, head));
+  const int64_t d_head = head.W_V.dim(1);
+  const Null qk_null = matching_null(t.w, who.previous_scores, d_head, 100, rng),
+             ov_null = copying_null(t.w, d_head, 100, rng);
   run.finding(empirical, "T4", "eigenvalues: the QK circuit through the previous-token heads matches tokens",
               "sum Re(l) / sum |l| of W_E QK (OV of layer 0)^T W_E^T", qk_score, at_least(0.5), elhage,
-              {{"in sd of random heads", qk_score / sd}});
+              {{"in sd of random heads", qk_null.sigmas(qk_score)}});
   run.finding(empirical, "T4", "and the OV circuit copies", "sum Re(l) / sum |l| of W_E OV W_U", ov_score,
-              at_least(0.5), elhage, {{"in sd of random heads", null.sigmas(ov_score)}});
+              at_least(0.5), elhage, {{"in sd of random heads", ov_null.sigmas(ov_score)}});
 }
 
 void importance(Run& run, const Trace& t, const Transformer& model, const Batch& batch) {
   const double full = model.loss(batch.inputs, batch.targets).value().item(), uniform = std::log(double(t.w.V()));
   const std::vector<double> loss = loss_by_order(t, batch.targets);
   const auto layer = [](int64_t l) { return [l](const HeadId& h) { return h.layer == l; }; };
-  const double alone[2] = {loss[0] - loss_with_single_heads(t, batch.targets, layer(0)),
-                           loss[0] - loss_with_single_heads(t, batch.targets, layer(1))};
-  const double marginal[2] = {loss_with_single_heads(t, batch.targets, layer(1)) - loss[1],
-                              loss_with_single_heads(t, batch.targets, layer(0)) - loss[1]};
+  const double single[2] = {loss_with_single_heads(t, batch.targets, layer(0)),
+                            loss_with_single_heads(t, batch.targets, layer(1))};
+  const double alone[2] = {loss[0] - single[0], loss[0] - single[1]};
+  const double marginal[2] = {single[1] - loss[1], single[0] - loss[1]};  // what is lost without it
   Probe without;
   without.replace("blocks.0.attn.z", [](const std::string&, const Var& z) { return scale(z, 0); });
   const double unfrozen = model.loss(batch.inputs, batch.targets, without).value().item();

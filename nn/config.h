@@ -34,6 +34,7 @@ struct Config {
 };
 
 const char* name(Positions p);
+Positions positions_from(const std::string& name);  // Error if there is none of that name
 nlohmann::json to_json(const Config& c);
 Config config_from_json(const nlohmann::json& j);
 

@@ -8,6 +8,12 @@ constexpr std::array position_names{"none", "learned", "sinusoidal", "shortforme
 
 const char* name(Positions p) { return position_names[size_t(p)]; }
 
+Positions positions_from(const std::string& name) {
+  const auto known = std::ranges::find(position_names, name);
+  require(known != position_names.end(), "config", "unknown positions '", name, "'");
+  return Positions(known - position_names.begin());
+}
+
 void Config::check() const {
   const std::pair<const char*, int64_t> at_least_one[] = {
       {"d_vocab", d_vocab}, {"d_model", d_model}, {"n_heads", n_heads}, {"d_head", d_head}, {"n_ctx", n_ctx}};
@@ -31,10 +37,7 @@ Config config_from_json(const nlohmann::json& j) try {
       {"d_vocab", &c.d_vocab}, {"d_model", &c.d_model}, {"n_layers", &c.n_layers}, {"n_heads", &c.n_heads},
       {"d_head", &c.d_head},   {"n_ctx", &c.n_ctx},     {"d_mlp", &c.d_mlp}};
   for (const auto& [key, field] : sizes) j.at(key).get_to(*field);
-  const auto positions = j.at("positions").get<std::string>();
-  const auto known = std::ranges::find(position_names, positions);
-  require(known != position_names.end(), "config", "unknown positions '", positions, "'");
-  c.positions = Positions(known - position_names.begin());
+  c.positions = positions_from(j.at("positions").get<std::string>());
   j.at("biases").get_to(c.biases);
   j.at("layer_norm").get_to(c.layer_norm);
   j.at("dropout").get_to(c.dropout);

@@ -137,6 +137,10 @@ double max_abs_diff(const Tensor& a, const Tensor& b) {
   return worst;
 }
 
+double relative_difference(const Tensor& a, const Tensor& b) {
+  return max_abs_diff(a, b) / max_abs_diff(b, Tensor(b.shape()));
+}
+
 bool all_finite(const Tensor& x) {
   const Tensor in = x.contiguous();
   return std::ranges::all_of(in.flat(), [](Real v) { return std::isfinite(v); });

@@ -51,6 +51,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape);  // the inverse of expand: s
 Tensor pad(const Tensor& x, const Shape& shape, int axis, int64_t start);  // the inverse of narrow: zeros around x
 double sum_all(const Tensor& x);                                           // chunk sums in double, added in order
 double max_abs_diff(const Tensor& a, const Tensor& b);
+double relative_difference(const Tensor& a, const Tensor& b);  // max |a - b| / max |b|
 bool all_finite(const Tensor& x);
 
 // Calls body(row, y_row) for every last-axis row of `x`, where y has x's shape and starts as a copy of it.

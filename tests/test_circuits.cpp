@@ -1,36 +1,17 @@
-// The algebra of circuits: factored matrices against dense ones, the paths against the model's own logits and scores,
-// and a circuit written by hand, whose scores are known.
+// The algebra of circuits: factored matrices, compositions and tables against dense ones.
 #include "nn/circuits/circuits.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "nn/circuits/handmade.h"
-#include "nn/circuits/heads.h"
-#include "nn/circuits/paths.h"
 #include "nn/circuits/tables.h"
-#include "nn/circuits/transform.h"
-#include "nn/circuits/weights_file.h"
-#include "nn/model_file.h"
-#include "nn/transformer.h"
 #include "tensor/blas.h"
 #include "tensor/kernels.h"
+#include "tests/circuit_models.h"
 #include "tests/helpers.h"
 
-using namespace clearhead;
-
 namespace {
-
-// In double the identities hold to rounding; in float to that of sums of a few hundred products.
-const double bound = sizeof(Real) == 8 ? 1e-10 : 2e-4;
-
-Tokens random_tokens(int64_t B, int64_t T, int64_t V, uint64_t seed) {
-  Rng rng(seed);
-  Tokens t(B, T);
-  for (int32_t& id : t.ids) id = int32_t(rng.below(V));
-  return t;
-}
 
 Factored random_factored(int64_t m, int64_t r, int64_t n, Rng& rng) {
   return {random_normal({m, r}, 1, rng), random_normal({r, n}, 1, rng)};
@@ -46,37 +27,6 @@ double frobenius(const Tensor& t) {
   const Tensor numbers = t.contiguous();
   for (Real x : numbers.flat()) s += double(x) * double(x);
   return std::sqrt(s);
-}
-
-struct Ran {
-  Weights w;
-  Tokens tokens;
-  Patterns patterns;
-  std::vector<Tensor> scores;
-  Tensor logits, stream;
-};
-
-Ran run(const Transformer& model, const Tokens& tokens) {
-  Probe probe;
-  probe.capture("blocks.*.attn.*");
-  probe.capture("blocks.*.resid_post");
-  Ran r{weights_of(model), tokens, {}, {}, {}, {}};
-  const NoGrad no_grad;
-  r.logits = model.logits(tokens, probe).value();
-  for (size_t l = 0; l < model.blocks.size(); ++l) {
-    const std::string at = "blocks." + std::to_string(l);
-    r.patterns.push_back(probe[at + ".attn.pattern"]);
-    r.scores.push_back(probe[at + ".attn.scores"]);
-    r.stream = probe[at + ".resid_post"];
-  }
-  return r;
-}
-
-Transformer some_model(int64_t layers, Positions positions = Positions::shortformer) {
-  Config c;
-  c.d_vocab = 11, c.d_model = 24, c.n_layers = layers, c.n_heads = 3, c.d_head = 5, c.n_ctx = 13;
-  c.positions = positions;
-  return Transformer(c, 3);
 }
 
 }  // namespace
@@ -177,158 +127,6 @@ TEST(Copying, NullOfRandomHeads) {
   EXPECT_NEAR(copying_score(direct_path(w)), 1, 1e-5);
 }
 
-TEST(Weights, ThereAndBack) {
-  for (Positions p : {Positions::shortformer, Positions::sinusoidal, Positions::learned, Positions::none}) {
-    const Transformer model = some_model(2, p);
-    const Tokens tokens = random_tokens(2, 9, 11, 8);
-    const NoGrad no_grad;
-    EXPECT_LT(max_abs_diff(model_of(weights_of(model)).logits(tokens).value(), model.logits(tokens).value()), 1e-12);
-  }
-}
-
-TEST(Weights, SayWhatIsWrong) {
-  Config c;
-  c.layer_norm = true;
-  EXPECT_NE(error_of([&] { weights_of(Transformer(c, 1)); }).find("circuits: the model has LayerNorm"),
-            std::string::npos);
-  c.layer_norm = false, c.biases = true;
-  EXPECT_NE(error_of([&] { weights_of(Transformer(c, 1)); }).find("circuits: the model has biases"), std::string::npos);
-  c.biases = false, c.d_mlp = 8;
-  EXPECT_NE(error_of([&] { weights_of(Transformer(c, 1)); }).find("circuits: the model has an MLP"), std::string::npos);
-  Weights w = weights_of(some_model(2));
-  w.layers[1][2].W_O = w.layers[1][2].W_O.clone();
-  w.layers[1][2].W_O.mut()[3] = std::numeric_limits<Real>::quiet_NaN();
-  EXPECT_EQ(error_of([&] { check(w); }), "weights: blocks.1.attn.W_O of head 2 has a number that is not finite");
-  w.layers[1][2].W_O = Tensor({5, 23});
-  EXPECT_EQ(error_of([&] { check(w); }), "weights: blocks.1.attn.W_O of head 2 is [5, 23], expected [5, 24]");
-}
-
-// Every weight random, also those that start as zeros and ones.
-Transformer everything_random(Config c) {
-  Transformer model(c, 5);
-  Rng rng(15);
-  for_each_param(model, [&](const std::string&, Var& v) {
-    Tensor t = v.value();
-    add_into(t, random_normal(t.shape(), 0.3, rng));
-  });
-  return model;
-}
-
-// A3, A4.
-TEST(Transform, BasesMeanNothing) {
-  const Tokens tokens = random_tokens(2, 13, 11, 17);
-  const NoGrad no_grad;
-  for (Positions p : {Positions::shortformer, Positions::learned, Positions::none}) {
-    const Transformer model = some_model(2, p);
-    const Weights w = weights_of(model);
-    Rng rng(18);
-    const Tensor expected = model.logits(tokens).value(), O = random_orthogonal(24, rng);
-    EXPECT_LT(max_abs_diff(matmul(O, O.transpose()), matmul(O.transpose(), O)), bound);
-    EXPECT_LT(max_abs_diff(model_of(rotate_stream(w, O)).logits(tokens).value(), expected), 5 * bound);
-    const Weights changed = change_heads(w, rng);
-    EXPECT_LT(max_abs_diff(model_of(changed).logits(tokens).value(), expected), 5 * bound);
-    EXPECT_GT(max_abs_diff(changed.layers[0][0].W_Q, w.layers[0][0].W_Q.contiguous()), 0.1);
-    EXPECT_LT(max_abs_diff(qk(changed.layers[0][0]).dense(), qk(w.layers[0][0]).dense()), bound);
-  }
-}
-
-// A6, A7.
-TEST(Transform, FoldingKeepsTheModelTheSame) {
-  const Tokens tokens = random_tokens(2, 13, 11, 16);
-  const NoGrad no_grad;
-  for (Positions p : {Positions::shortformer, Positions::learned, Positions::none}) {
-    Config c = some_model(2, p).config;
-    c.biases = true;
-    const Transformer biased = everything_random(c);
-    const Weights w = fold_biases(biased);
-    EXPECT_EQ(w.d_model(), c.d_model + 1);
-    EXPECT_LT(max_abs_diff(model_of(w).logits(tokens).value(), biased.logits(tokens).value()), 5 * bound);
-    if (p == Positions::shortformer) continue;
-    for (bool biases : {false, true}) {
-      c.biases = biases, c.layer_norm = true;
-      const Transformer normed = everything_random(c), folded = fold_layer_norm(normed);
-      EXPECT_LT(max_abs_diff(log_softmax(folded.logits(tokens).value()), log_softmax(normed.logits(tokens).value())),
-                5 * bound);
-    }
-  }
-}
-
-// O1, T1: direct + heads + virtual heads + ... = the logits.
-TEST(Paths, AddUpToTheLogits) {
-  for (Positions p : {Positions::shortformer, Positions::learned})
-    for (int64_t layers : {0, 1, 2, 3}) {
-      const Ran r = run(some_model(layers, p), random_tokens(2, 13, 11, 9));
-      Tensor sum({2, 13, 24});
-      int64_t paths = 0;
-      for_each_path(r.w, r.patterns, r.tokens, layers,
-                    [&](const Path&, const Tensor& x) { add_into(sum, x), ++paths; });
-      EXPECT_EQ(paths, int64_t(std::pow(4, layers)));  // (1 + H)^layers
-      EXPECT_LT(max_abs_diff(matmul(sum, r.w.W_U), r.logits), bound);
-    }
-}
-
-TEST(Paths, ByOrderAreTheirSums) {
-  const Ran r = run(some_model(3), random_tokens(2, 13, 11, 10));
-  std::vector<Tensor> sums(4, Tensor({2, 13, 24}));
-  for (Tensor& s : sums) s = s.clone();
-  for_each_path(r.w, r.patterns, r.tokens, 3, [&](const Path& p, const Tensor& x) { add_into(sums[p.size()], x); });
-  const std::vector<Tensor> streams = streams_by_order(r.w, r.patterns, r.tokens);
-  ASSERT_EQ(streams.size(), 4);
-  for (size_t k = 0; k < 4; ++k) EXPECT_LT(max_abs_diff(streams[k], sums[k]), bound) << "order " << k;
-  // Without a head, its paths are missing, and only those.
-  const HeadId left_out{1, 2};
-  std::vector<Tensor> fewer(4);
-  for (Tensor& s : fewer) s = Tensor({2, 13, 24});
-  for_each_path(r.w, r.patterns, r.tokens, 3, [&](const Path& p, const Tensor& x) {
-    if (std::ranges::find(p, left_out) == p.end()) add_into(fewer[p.size()], x);
-  });
-  const auto used = streams_by_order(r.w, r.patterns, r.tokens, [&](const HeadId& h) { return h != left_out; });
-  for (size_t k = 0; k < 4; ++k) EXPECT_LT(max_abs_diff(used[k], fewer[k]), bound) << "order " << k;
-}
-
-// T7: a path through two heads is a virtual head, with pattern A2 A1 and OV1 OV2.
-TEST(Paths, OfTwoHeadsAreVirtualHeads) {
-  const Ran r = run(some_model(2), random_tokens(2, 13, 11, 11));
-  const Tensor x = embedded(r.w, r.tokens);
-  int checked = 0;
-  for_each_path(r.w, r.patterns, r.tokens, 2, [&](const Path& p, const Tensor& stream) {
-    if (p.size() != 2) return;
-    const Tensor A = virtual_pattern(r.patterns[0].select(1, p[0].head), r.patterns[1].select(1, p[1].head));
-    const Factored OV = ov(r.w.layers[0][size_t(p[0].head)]) * ov(r.w.layers[1][size_t(p[1].head)]);
-    EXPECT_LT(max_abs_diff(matmul(matmul(A, matmul(x, OV.A)), OV.B), stream), bound);
-    const Tensor rows = sum(A, -1);
-    for (Real row : rows.flat()) EXPECT_NEAR(double(row), 1, 1e-5);
-    ++checked;
-  });
-  EXPECT_EQ(checked, 9);
-}
-
-// T2: four groups of terms add up to the scores, in the last layer and in those between.
-TEST(Paths, OfScoresAddUp) {
-  for (Positions p : {Positions::shortformer, Positions::sinusoidal, Positions::none}) {
-    const Ran r = run(some_model(3, p), random_tokens(2, 13, 11, 12));
-    for (int64_t layer = 0; layer < 3; ++layer)
-      for (int64_t head = 0; head < 3; ++head) {
-        const ScoreParts s = score_parts(r.w, r.patterns, r.tokens, {layer, head});
-        const Tensor sum = add(add(s.direct, s.queries), add(s.keys, s.both));
-        EXPECT_LT(max_abs_diff(sum, r.scores[size_t(layer)].select(1, head).contiguous()), 10 * bound);
-        if (layer == 0) {
-          EXPECT_LT(max_abs_diff(s.direct, sum), 1e-12);
-        }
-      }
-  }
-}
-
-TEST(Paths, RefuseOtherPatterns) {
-  Ran r = run(some_model(2), random_tokens(2, 13, 11, 13));
-  r.patterns[1] = r.patterns[1].narrow(0, 0, 1);
-  EXPECT_EQ(error_of([&] { streams_by_order(r.w, r.patterns, r.tokens); }),
-            "paths: the pattern of layer 1 is [1, 3, 13, 13], expected [2, 3, 13, 13]");
-  r.patterns.pop_back();
-  EXPECT_EQ(error_of([&] { streams_by_order(r.w, r.patterns, r.tokens); }),
-            "paths: there are patterns of 1 layers, and 2 layers");
-}
-
 TEST(Tables, AreTheTopOfTheDenseOnes) {
   Rng rng(14);
   const Factored t = random_factored(300, 4, 17, rng);
@@ -357,90 +155,4 @@ TEST(Tables, OfTheWholeModel) {
   const Tensor expected = model.logits(tokens).value();
   const auto logits = skip_trigram_logits(weights_of(model), 4, 9, std::vector<double>(11, 1. / 11), 0);
   for (int64_t v = 0; v < 11; ++v) EXPECT_NEAR(logits[size_t(v)], double(expected.at({0, 1, v})), bound);
-}
-
-// What training must find, written down: every score is known.
-TEST(Handmade, IsAnInductionCircuit) {
-  const int64_t V = 11, T = 21;
-  const Weights w = handmade_induction(V, T);
-  const Transformer model = model_of(w);
-  Tokens tokens(1, T);  // a start token, then an order of ten others, twice
-  const std::vector<int32_t> order{3, 1, 4, 10, 5, 9, 2, 6, 8, 7};
-  for (int64_t t = 1; t < T; ++t) tokens(0, t) = order[size_t((t - 1) % 10)];
-  const Ran r = run(model, tokens);
-  EXPECT_NEAR(previous_token_scores(r.patterns[0])[0], 1, 1e-4);
-  EXPECT_NEAR(prefix_matching_scores(r.patterns[1], tokens)[0], 1, 1e-4);
-  EXPECT_NEAR(duplicate_token_scores(r.patterns[1], tokens)[0], 0, 1e-4);
-  for (int64_t t = 11; t + 1 < T; ++t) {
-    int64_t best = 0;
-    for (int64_t v = 0; v < V; ++v)
-      if (r.logits.at({0, t, v}) > r.logits.at({0, t, best})) best = v;
-    EXPECT_EQ(best, tokens(0, t + 1)) << t;
-  }
-  EXPECT_NEAR(copying_score(token_ov(w, w.layers[1][0])), 1, 1e-5);
-  EXPECT_NEAR(copying_score(token_ov(w, w.layers[0][0])), 0, 1e-5);  // writes where nothing but keys reads
-  // Layer 1 reads layer 0 through its keys, and through nothing else.
-  const Head &previous = w.layers[0][0], &induction = w.layers[1][0];
-  EXPECT_GT(composition(Through::keys, previous, induction), 0.3);  // 1 / sqrt(V): all of it, of rank V
-  EXPECT_EQ(composition(Through::queries, previous, induction), 0);
-  EXPECT_EQ(composition(Through::values, previous, induction), 0);
-  EXPECT_NEAR(copying_score(matching(w, {1}, induction)), 1, 1e-5);  // it looks for its own token before the source
-  const ScoreParts s = score_parts(w, r.patterns, tokens, {1, 0});
-  EXPECT_LT(max_abs_diff(s.keys, r.scores[1].select(1, 0).contiguous()), 1e-3);
-}
-
-class WeightsFile : public InFolder {
- protected:
-  // A file in TransformerLens's shape, changed by f, and what reading it says.
-  std::string with(const std::function<void(TensorFile&)>& f) {
-    save_model(path("model"), some_model(2, Positions::learned));
-    TensorFile file = load_tensors(path("model"));
-    file.metadata.clear();
-    f(file);
-    save_tensors(path("changed"), file);
-    const std::string said = error_of([&] { load_weights(path("changed")); });
-    return said.starts_with(path("changed") + " > ") ? said.substr(path("changed").size() + 3) : said;
-  }
-};
-
-TEST_F(WeightsFile, AreTheModel) {
-  const Tokens tokens = random_tokens(2, 13, 11, 19);
-  const NoGrad no_grad;
-  for (Positions p : {Positions::shortformer, Positions::learned, Positions::none}) {
-    const Transformer model = some_model(3, p);
-    save_model(path("model"), model);
-    const Weights w = load_weights(path("model"));
-    EXPECT_LT(max_abs_diff(model_of(w).logits(tokens).value(), model.logits(tokens).value()), 1e-12);
-  }
-  // As TransformerLens exports them: no metadata of ours, biases that are zero, and masks.
-  EXPECT_EQ(with([](TensorFile& f) {
-              f.tensors["blocks.0.attn.b_Q"] = Tensor({3, 5});
-              f.tensors["unembed.b_U"] = Tensor({11});
-              f.tensors["blocks.0.attn.mask"] = Tensor({13, 13}, 1);
-              f.tensors["blocks.0.attn.IGNORE"] = Tensor({}, Real(-1e5));
-            }),
-            "(no error)");
-}
-
-TEST_F(WeightsFile, SayWhatIsWrong) {
-  EXPECT_EQ(with([](TensorFile& f) { f.tensors.erase("unembed.W_U"); }), "weights: there is no unembed.W_U");
-  EXPECT_EQ(with([](TensorFile& f) { f.tensors.erase("blocks.1.attn.W_O"); }),
-            "weights: there is no blocks.1.attn.W_O");
-  EXPECT_EQ(with([](TensorFile& f) { f.tensors["blocks.1.attn.b_O"] = Tensor({24}, 1); }),
-            "weights: blocks.1.attn.b_O is not zero: fold biases first (circuits/transform.h)");
-  EXPECT_EQ(with([](TensorFile& f) {
-              f.tensors["blocks.0.mlp.W_in"] = Tensor({24, 96});
-            }),
-            "weights: blocks.0.mlp.W_in has no place in an attention-only model without LayerNorm");
-  EXPECT_EQ(with([](TensorFile& f) { f.tensors["blocks.0.ln1.w"] = Tensor({24}, 1); }),
-            "weights: blocks.0.ln1.w has no place in an attention-only model without LayerNorm");
-  EXPECT_EQ(with([](TensorFile& f) {
-              f.tensors["blocks.0.attn.W_K"] = f.tensors["blocks.0.attn.W_K"].transpose().contiguous();
-            }),
-            "weights: blocks.0.attn.W_K is [3, 5, 24], expected [3, 24, 5] (heads, d_model, d_head)");
-  EXPECT_EQ(with([](TensorFile& f) {
-              f.tensors["embed.W_E"] = f.tensors["embed.W_E"].clone();
-              f.tensors["embed.W_E"].mut()[7] = std::numeric_limits<Real>::infinity();
-            }),
-            "weights: embed.W_E has a number that is not finite");
 }

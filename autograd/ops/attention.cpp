@@ -50,19 +50,19 @@ constexpr int64_t panel = hot::panel, tile = 8;
 // places in the cache.
 struct Heads {
   int64_t T, n_heads, width;
-  bool copied = T * width > 8192;
-  int64_t ld = copied ? width : n_heads * width;
 
+  bool copied() const { return T * width > 8192; }
+  int64_t ld() const { return copied() ? width : n_heads * width; }
   int64_t offset(int64_t head) const { return (head / n_heads * T * n_heads + head % n_heads) * width; }
-  int64_t space() const { return copied ? T * width : 0; }
+  int64_t space() const { return copied() ? T * width : 0; }
   const Real* read(const Tensor& x, int64_t head, Real* copy) const {
     const Real* const from = x.data() + offset(head);
-    if (copied) hot::copy(from, n_heads * width, T, width, copy, width);
-    return copied ? copy : from;
+    if (copied()) hot::copy(from, n_heads * width, T, width, copy, width);
+    return copied() ? copy : from;
   }
-  Real* target(Real* out, int64_t head, Real* copy) const { return copied ? copy : out + offset(head); }
+  Real* target(Real* out, int64_t head, Real* copy) const { return copied() ? copy : out + offset(head); }
   void write(const Real* x, int64_t head, Real* out) const {
-    if (copied) hot::copy(x, width, T, width, out + offset(head), n_heads * width);
+    if (copied()) hot::copy(x, width, T, width, out + offset(head), n_heads * width);
   }
 };
 
@@ -104,7 +104,7 @@ Var attention_fused(const Var& q_var, const Var& k_var, const Var& v_var, int64_
           k_var.shape(), ", ", v_var.shape());
   const int64_t B = shape[0], T = shape[1], width = shape[2] / n_heads, padded = (T + panel - 1) / panel * panel;
   const Heads heads{T, n_heads, width};
-  const int64_t ld = heads.ld, space = heads.space();
+  const int64_t ld = heads.ld(), space = heads.space();
   const Real scale = Real(1 / std::sqrt(double(width)));
   const Tensor q = q_var.value().contiguous(), k = k_var.value().contiguous(), v = v_var.value().contiguous();
   Tensor z = Tensor::empty(shape), most = Tensor::empty({B, n_heads, padded}), inverse = Tensor::empty(most.shape());

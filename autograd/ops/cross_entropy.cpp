@@ -82,8 +82,8 @@ Var unembed_cross_entropy(const Var& x, const Var& W_U, const Tokens& targets) {
   return cross_entropy(matmul(x, W_U), targets);
 }
 
-// The same as one node. With a large vocabulary the logits are the largest thing in a model, so only a slice of rows
-// exists at a time, and since nothing but this loss will ever use them, their gradient is pushed through W_U at once:
+// The same as one node. With a large vocabulary the logits are the largest thing in a model, so only some rows
+// exist at a time, and since nothing but this loss will ever use them, their gradient is pushed on at once:
 //
 //     dx = dlogits W_U^T,   dW_U = x^T dlogits      saved: dx and dW_U, to be scaled by dL/dloss (usually 1)
 Var unembed_cross_entropy_fused(const Var& x_var, const Var& W_U_var, const Tokens& targets) {

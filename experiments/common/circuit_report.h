@@ -4,8 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "experiments/common/tasks.h"
-#include "experiments/common/trace.h"
+#include "nn/circuits/trace.h"
 
 namespace clearhead {
 

@@ -87,18 +87,16 @@ Transformer model_of(const Weights& w) {
   if (w.W_pos) model.pos_embed->W_pos = Var(w.W_pos->clone());
   for (size_t l = 0; l < w.layers.size(); ++l) {
     require(int64_t(w.layers[l].size()) == c.n_heads, "weights", "all layers must have as many heads");
+    const auto joined = [&](Tensor Head::*W, const Shape& shape, int axis) {
+      Tensor all(shape);
+      for (size_t i = 0; i < w.layers[l].size(); ++i)
+        add_into(all, pad(w.layers[l][i].*W, shape, axis, int64_t(i) * c.d_head));
+      return Var::param(all);
+    };
     Attention& a = model.blocks[l].attn;
-    for (size_t i = 0; i < w.layers[l].size(); ++i) {
-      const Head& h = w.layers[l][i];
-      const auto put = [&](Var& v, const Tensor& t, int axis) {
-        Tensor all = v.value();
-        const Tensor wide = pad(t, all.shape(), axis, int64_t(i) * c.d_head);
-        if (i == 0) all = Tensor(all.shape());
-        add_into(all, wide);
-        v = Var::param(all);
-      };
-      put(a.W_Q, h.W_Q, 1), put(a.W_K, h.W_K, 1), put(a.W_V, h.W_V, 1), put(a.W_O, h.W_O, 0);
-    }
+    const int64_t width = c.n_heads * c.d_head;
+    a.W_Q = joined(&Head::W_Q, {c.d_model, width}, 1), a.W_K = joined(&Head::W_K, {c.d_model, width}, 1);
+    a.W_V = joined(&Head::W_V, {c.d_model, width}, 1), a.W_O = joined(&Head::W_O, {width, c.d_model}, 0);
   }
   return model;
 }
@@ -185,6 +183,15 @@ Null composition_null(int64_t d_model, int64_t d_head_1, int64_t d_head_2, Throu
   std::vector<double> scores;
   for (int i = 0; i < samples; ++i)
     scores.push_back(composition(through, random_head(d_model, d_head_1, rng), random_head(d_model, d_head_2, rng)));
+  return moments(scores);
+}
+
+Null matching_null(const Weights& w, const std::vector<double>& previous_token_scores, int64_t d_head, int samples,
+                   Rng& rng) {
+  require(samples >= 2, "matching_null", "needs at least two samples, got ", samples);
+  std::vector<double> scores;
+  for (int i = 0; i < samples; ++i)
+    scores.push_back(copying_score(matching(w, previous_token_scores, random_head(w.d_model(), d_head, rng))));
   return moments(scores);
 }
 

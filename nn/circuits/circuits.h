@@ -91,10 +91,13 @@ Factored composed(Through through, const Head& first, const Head& second);
 // about 1 / sqrt(d_model), which means nothing; subtract the null. Source: Elhage et al. 2021, "Two-layer
 // attention-only".
 double composition(Through through, const Head& first, const Head& second);
+Null composition_null(int64_t d_model, int64_t d_head_1, int64_t d_head_2, Through through, int samples, Rng& rng);
+
 // The QK circuit of a head of layer 1 over tokens, where keys come through the heads of layer 0, weighted by how much
 // each attends to the previous token: does it look for a token that is like the one before the source? [V, V], a sum.
 // Source: Olsson et al. 2022, "QK circuit eigenvalues".
 Sum matching(const Weights& w, const std::vector<double>& previous_token_scores, const Head& second);
-Null composition_null(int64_t d_model, int64_t d_head_1, int64_t d_head_2, Through through, int samples, Rng& rng);
+Null matching_null(const Weights& w, const std::vector<double>& previous_token_scores, int64_t d_head, int samples,
+                   Rng& rng);  // of copying_score(matching(..)), for second heads with random weights
 
 }  // namespace clearhead::inline CLEARHEAD_REAL

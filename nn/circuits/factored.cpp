@@ -81,12 +81,6 @@ double norm(const Sum& terms) {
   return std::sqrt(std::max(0., sum));
 }
 
-double trace(const Sum& terms) {
-  double sum = 0;
-  for (const Factored& x : terms) sum += x.trace();
-  return sum;
-}
-
 Factored joined(const Sum& terms) {
   require(!terms.empty(), "factored", "joined: there are no terms");
   int64_t rank = 0;

@@ -44,7 +44,6 @@ double dot(const Factored& x, const Factored& y);  // <X, Y> = trace(X^T Y)
 
 using Sum = std::vector<Factored>;
 double norm(const Sum& terms);
-double trace(const Sum& terms);
 Factored joined(const Sum& terms);  // one product again: [A_1 A_2 ..] [B_1; B_2; ..]
 
 }  // namespace clearhead::inline CLEARHEAD_REAL

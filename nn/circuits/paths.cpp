@@ -16,7 +16,6 @@ void check_patterns(const Weights& w, const Patterns& patterns, const Tokens& to
   }
 }
 
-const Head& at(const Weights& w, const HeadId& id) { return w.layers[size_t(id.layer)][size_t(id.head)]; }
 Tensor pattern_of(const Patterns& p, const HeadId& id) { return p[size_t(id.layer)].select(1, id.head); }
 
 // Calls f(id) for the heads of one layer.
@@ -48,6 +47,13 @@ struct Walk {
 }  // namespace
 
 std::string to_string(const HeadId& h) { return "L" + std::to_string(h.layer) + "H" + std::to_string(h.head); }
+
+const Head& at(const Weights& w, const HeadId& id) {
+  require(id.layer >= 0 && id.layer < int64_t(w.layers.size()) && id.head >= 0 &&
+              id.head < int64_t(w.layers[size_t(id.layer)].size()),
+          "circuits", "there is no head ", to_string(id));
+  return w.layers[size_t(id.layer)][size_t(id.head)];
+}
 
 std::string to_string(const Path& p) {
   std::string text;
@@ -102,11 +108,11 @@ std::vector<Tensor> streams_by_order(const Weights& w, const Patterns& patterns,
   return stream;
 }
 
+Tensor ScoreParts::total() const { return add(add(direct, queries), add(keys, both)); }
+
 ScoreParts score_parts(const Weights& w, const Patterns& patterns, const Tokens& tokens, const HeadId& id) {
   check_patterns(w, patterns, tokens);
-  require(id.layer >= 0 && id.layer < int64_t(w.layers.size()) && id.head >= 0 &&
-              id.head < int64_t(w.layers[size_t(id.layer)].size()),
-          "paths", "there is no head ", to_string(id));
+  const Factored circuit = qk(at(w, id));
   const Tensor x = embedded(w, tokens);
   Tensor stream = x.clone();
   for (int64_t layer = 0; layer < id.layer; ++layer) {
@@ -114,7 +120,6 @@ ScoreParts score_parts(const Weights& w, const Patterns& patterns, const Tokens&
     each_head(w, layer, [&](const HeadId& h) { add_into(stream, moved(at(w, h), pattern_of(patterns, h), before)); });
   }
   const Tensor own = add(x, positions_for_keys(w, tokens.B, tokens.T)), written = sub(stream, x);
-  const Factored circuit = qk(at(w, id));
   const auto score = [&](const Tensor& q, const Tensor& k) {
     return matmul(matmul(q, circuit.A), matmul(k, circuit.B.transpose()).transpose());
   };

@@ -25,7 +25,8 @@ struct HeadId {
 };
 using Path = std::vector<HeadId>;        // from the first layer to the last; empty: the direct path
 std::string to_string(const HeadId& h);  // "L0H3"
-std::string to_string(const Path& p);    // "direct", "L0H3", "L0H3 > L1H2"
+const Head& at(const Weights& w, const HeadId& id);
+std::string to_string(const Path& p);  // "direct", "L0H3", "L0H3 > L1H2"
 
 // W_E at the tokens, [B, T, d_model]; with W_pos if that is added to the stream.
 Tensor embedded(const Weights& w, const Tokens& tokens);
@@ -52,6 +53,7 @@ std::vector<Tensor> streams_by_order(const Weights& w, const Patterns& patterns,
 // heads on the side of the queries, of the keys, or of both.
 struct ScoreParts {
   Tensor direct, queries, keys, both;
+  Tensor total() const;
 };
 ScoreParts score_parts(const Weights& w, const Patterns& patterns, const Tokens& tokens, const HeadId& head);
 

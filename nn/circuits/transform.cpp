@@ -129,4 +129,29 @@ Transformer fold_layer_norm(const Transformer& model) {
   return folded;
 }
 
+Tensor BatchNorm::operator()(const Tensor& y) const {
+  const auto rows = [&](const Tensor& v) { return v.expand(y.shape()); };
+  return add(mul(div(sub(y, rows(mean)), rows(sd)), rows(gain)), rows(bias));
+}
+
+Tensor Affine::operator()(const Tensor& x) const {
+  const Tensor y = matmul(x, W);
+  return add(y, b.expand(y.shape()));
+}
+
+Affine fold_batch_norm(const Tensor& W, const BatchNorm& norm) {
+  const Tensor factor = div(norm.gain, norm.sd);
+  return {mul(W, factor.expand(W.shape())), sub(norm.bias, mul(norm.mean, factor))};
+}
+
+Transformer noisy_model(const Config& c, uint64_t seed, double std) {
+  Transformer model(c, seed);
+  Rng rng(seed, Stream::analysis);
+  for_each_param(model, [&](const std::string&, Var& v) {
+    Tensor value = v.value();
+    add_into(value, random_normal(value.shape(), std, rng));
+  });
+  return model;
+}
+
 }  // namespace clearhead::inline CLEARHEAD_REAL

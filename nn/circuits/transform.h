@@ -27,4 +27,20 @@ Weights fold_biases(const Transformer& model);
 // which come after the LayerNorm.
 Transformer fold_layer_norm(const Transformer& model);
 
+// y = x W normalized with the statistics that BatchNorm keeps for evaluation, (y - mean) / sd * gain + bias, is one linear
+// map x W' + b'.
+struct BatchNorm {
+  Tensor mean, sd, gain, bias;               // [m]
+  Tensor operator()(const Tensor& y) const;  // [n, m]
+};
+struct Affine {
+  Tensor W, b;                               // [k, m], [m]
+  Tensor operator()(const Tensor& x) const;  // [n, k]
+};
+Affine fold_batch_norm(const Tensor& W, const BatchNorm& norm);
+
+// A new model in which every weight has noise added, also biases and gains, which otherwise start as 0 and 1 and would
+// hide what becomes of them.
+Transformer noisy_model(const Config& c, uint64_t seed, double std = 0.2);
+
 }  // namespace clearhead::inline CLEARHEAD_REAL

@@ -1,10 +1,10 @@
 #include "nn/circuits/weights_file.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "nn/safetensors.h"
-#include "tensor/kernels.h"
 
 namespace clearhead::inline CLEARHEAD_REAL {
 
@@ -45,7 +45,7 @@ Weights load_weights(const std::string& path, Positions positions) {
   for (const auto& [name, t] : file.tensors) {
     if (used.contains(name) || name.ends_with(".mask") || name.ends_with(".IGNORE")) continue;
     const bool bias = name.find(".b_") != std::string::npos;
-    require(bias && sum_all(map(t, [](Real x) { return std::abs(x); })) == 0, "weights", name,
+    require(bias && std::ranges::all_of(t.flat(), [](Real x) { return x == 0; }), "weights", name,
             bias ? " is not zero: fold biases first (circuits/transform.h)"
                  : " has no place in an attention-only model without LayerNorm");
   }

@@ -1,8 +1,6 @@
-#include "experiments/common/trace.h"
+#include "nn/circuits/trace.h"
 
-#include "tensor/kernels.h"
-
-namespace clearhead {
+namespace clearhead::inline CLEARHEAD_REAL {
 
 Trace trace(const Transformer& model, const Tokens& tokens) {
   Trace t{tokens, {}, {}, {}, {}, {}};
@@ -18,8 +16,4 @@ Trace trace(const Transformer& model, const Tokens& tokens) {
   return t;
 }
 
-double relative_difference(const Tensor& a, const Tensor& b) {
-  return max_abs_diff(a, b) / max_abs_diff(b, Tensor(b.shape()));
-}
-
-}  // namespace clearhead
+}  // namespace clearhead::inline CLEARHEAD_REAL

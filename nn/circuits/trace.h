@@ -1,14 +1,14 @@
-// Trace: one batch through a model, with everything that happened inside.
+// Trace: one batch through a model, with everything that happened inside. What the other files here take apart.
 #pragma once
 
 #include "nn/circuits/paths.h"
 #include "nn/transformer.h"
 
-namespace clearhead {
+namespace clearhead::inline CLEARHEAD_REAL {
 
 struct Trace {
   Tokens tokens;
-  Weights w;  // empty if the model is not attention-only
+  Weights w;  // empty if the model is not attention-only without biases
   Patterns patterns;
   std::vector<Tensor> scores;  // of each layer [B, H, T, T], before the softmax
   Tensor logits;
@@ -16,7 +16,4 @@ struct Trace {
 };
 Trace trace(const Transformer& model, const Tokens& tokens);
 
-// max |a - b| / max |b|
-double relative_difference(const Tensor& a, const Tensor& b);
-
-}  // namespace clearhead
+}  // namespace clearhead::inline CLEARHEAD_REAL
