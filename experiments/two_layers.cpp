@@ -154,10 +154,11 @@ void story(Run& run, const Trace& t) {
       text += fmt::format("  {:+8.3f}  {}\n", terms[i].raises, to_string(terms[i].path));
     if (i == 5) text += "       ...\n";
   }
-  run.say(fmt::format(
-      "how the last token of a sequence was predicted: {} terms raise its logit above the mean\n{}  {:+8.3f}  "
-      "together, as the model says",
-      terms.size(), text, total));
+  run.say(
+      fmt::format("how the last token of a sequence was predicted: {} terms, by how much each raises its logit above "
+                  "the mean\n{}  {:+8.3f}  "
+                  "together, as the model says",
+                  terms.size(), text, total));
 }
 
 void two_layers(Run& run) {
