@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "autograd/var.h"
+#include "tensor/blas.h"
 #include "tensor/kernels.h"
 
 namespace clearhead::inline CLEARHEAD_REAL {
@@ -100,19 +101,22 @@ void Node::accumulate(Tensor g, const char* from) {
   require(g.shape() == shape, "backward", "'", from, "' returned a gradient of shape ", g.shape(),
           " for a value of shape ", shape);
   if (!grad.defined()) {
-    if (leaf() && !(g.unique() && g.is_contiguous())) g = g.clone();
-    grad_owned = g.unique() && g.is_contiguous();
-    grad = std::move(g);
-  } else if (grad_owned) {
+    grad = leaf() && !(g.unique() && g.is_contiguous()) ? g.clone() : std::move(g);
+  } else if (own_grad()) {
     add_into(grad, g);
   } else if (g.unique() && g.is_contiguous()) {
     add_into(g, grad);
     grad = std::move(g);
-    grad_owned = true;
   } else {
     grad = add(grad, g);
-    grad_owned = true;
   }
+}
+
+void Node::accumulate_product(const Tensor& a, const Tensor& b, const char* from) {
+  if (own_grad())
+    add_matmul(grad, a, b);
+  else
+    accumulate(matmul(a, b), from);
 }
 
 void Node::check_versions() const {

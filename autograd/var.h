@@ -34,7 +34,6 @@ struct Node {
   std::vector<std::shared_ptr<Node>> inputs;  // null where an input needs no gradient
   Pullback pullback;                          // empty in a leaf
   Tensor grad;                                // dL/d(this value), as far as it has arrived
-  bool grad_owned = false;                    // may `grad` be added to in place, or does another hold the same numbers?
   bool released = false;
   struct Watch {
     std::weak_ptr<Storage> storage;  // weak: watching must not keep memory alive
@@ -44,6 +43,8 @@ struct Node {
 
   bool leaf() const { return !pullback; }
   void accumulate(Tensor g, const char* from);
+  void accumulate_product(const Tensor& a, const Tensor& b, const char* from);
+  bool own_grad() const { return grad.defined() && grad.unique() && grad.is_contiguous(); }  // may be added to in place
   void check_versions() const;
   void release();
   ~Node();
@@ -86,6 +87,10 @@ class Adjoints {
   template <class F>
   void add(size_t input, F&& compute) {
     if (needs(input)) node_.inputs[input]->accumulate(compute(), node_.op);
+  }
+  // The same for a matrix product a @ b, which can be added without being stored first.
+  void add_product(size_t input, const Tensor& a, const Tensor& b) {
+    if (needs(input)) node_.inputs[input]->accumulate_product(a, b, node_.op);
   }
 
  private:

@@ -32,13 +32,13 @@ MatrixRef ref(const Matrix& m) {
   return {m.data, std::max(m.col_stride, m.rows), true};
 }
 
-// out [a.rows, b.cols], contiguous. The cut is chosen by the shapes alone. What every chunk reads or copies again should
+// out [a.rows, b.cols], contiguous: a b + beta * out, where beta is 0 or 1. The cut is chosen by the shapes alone. What every chunk reads or copies again should
 // be small:
 //   rows      b, again in each chunk       many rows: activations x weights
 //   inner     adds partial products, in    few rows, long inner dimension: X^T dY, the gradient of a weight, which sums
 //             order                        over every position of the batch
 //   columns   a, again in each chunk       the same with a large vocabulary
-void product(const Matrix& a, const Matrix& b, Real* out) {
+void product(const Matrix& a, const Matrix& b, Real beta, Real* out) {
   const int64_t n = a.rows, m = b.cols, k = a.cols;
   const MatrixRef A = ref(a), B = ref(b);
   const auto from = [](MatrixRef r, int64_t elements) { return MatrixRef{r.data + elements, r.ld, r.transposed}; };
@@ -52,13 +52,13 @@ void product(const Matrix& a, const Matrix& b, Real* out) {
            p + begin / grain * n * m, m);
     });
     parallel_for(n * m, 8192, [&](int64_t begin, int64_t end) {
-      std::copy(p + begin, p + end, out + begin);
-      for (int64_t part = 1; part < parts; ++part)
+      if (beta == 0) std::fill(out + begin, out + end, Real(0));
+      for (int64_t part = 0; part < parts; ++part)
         hot::add(out + begin, p + part * n * m + begin, out + begin, end - begin);
     });
   } else if (n < 1024 && m >= 1024) {
     parallel_for(m, 512, [&](int64_t begin, int64_t end) {
-      gemm(n, end - begin, k, 1, A, from(B, begin * b.col_stride), 0, out + begin, m);
+      gemm(n, end - begin, k, 1, A, from(B, begin * b.col_stride), beta, out + begin, m);
     });
   } else {
     parallel_for(n,
@@ -66,7 +66,7 @@ void product(const Matrix& a, const Matrix& b, Real* out) {
                  : n >= 1024 ? 256
                              : 128,
                  [&](int64_t begin, int64_t end) {
-                   gemm(end - begin, m, k, 1, from(A, begin * a.row_stride), B, 0, out + begin * m, m);
+                   gemm(end - begin, m, k, 1, from(A, begin * a.row_stride), B, beta, out + begin * m, m);
                  });
   }
 }
@@ -105,31 +105,29 @@ void gemm(int64_t n, int64_t m, int64_t k, Real alpha, const MatrixRef& a, const
   }
 }
 
-Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
-  require(a_in.defined() && b_in.defined(), "matmul", "an operand is undefined");
-  require(a_in.rank() >= 2 && b_in.rank() >= 2, "matmul", "needs matrices: a is ", a_in.shape(), ", b is ",
-          b_in.shape());
-  require(a_in.dim(-1) == b_in.dim(-2), "matmul", "inner dimensions differ: a is ", a_in.shape(), ", b is ",
-          b_in.shape());
-  const Shape shape = a_in.shape().with(-1, b_in.dim(-1));
-  Tensor out = Tensor::empty(shape);
-  Real* const y = out.mut().data();
+namespace {
 
+Shape product_shape(const Tensor& a, const Tensor& b) {
+  require(a.defined() && b.defined(), "matmul", "an operand is undefined");
+  require(a.rank() >= 2 && b.rank() >= 2, "matmul", "needs matrices: a is ", a.shape(), ", b is ", b.shape());
+  require(a.dim(-1) == b.dim(-2), "matmul", "inner dimensions differ: a is ", a.shape(), ", b is ", b.shape());
+  require(
+      b.rank() == 2 || (a.rank() == b.rank() && std::equal(a.shape().begin(), a.shape().end() - 2, b.shape().begin())),
+      "matmul", "leading dimensions differ: a is ", a.shape(), ", b is ", b.shape(),
+      " (b may also be a single matrix)");
+  return a.shape().with(-1, b.dim(-1));
+}
+
+void multiply(const Tensor& a_in, const Tensor& b_in, Real beta, Real* y) {
   if (b_in.rank() == 2) {  // one b for all rows of a: fold a's leading dimensions into the rows
     const Tensor a = readable(a_in.reshape({-1, a_in.dim(-1)}));
     const Tensor b = b_in.numel() <= small ? b_in.contiguous() : readable(b_in);  // see gemm
-    product(last_two(a), last_two(b), y);
-    return out;
+    product(last_two(a), last_two(b), beta, y);
+    return;
   }
-  require(a_in.rank() == b_in.rank() && std::equal(a_in.shape().begin(), a_in.shape().end() - 2, b_in.shape().begin()),
-          "matmul", "leading dimensions differ: a is ", a_in.shape(), ", b is ", b_in.shape(),
-          " (b may also be a single matrix)");
   const Tensor a = readable(a_in), b = readable(b_in);
   const int64_t n = a.dim(-2), m = b.dim(-1), k = a.dim(-1), batch = a.numel() / (n * k);
-  if (batch == 1) {
-    product(last_two(a), last_two(b), y);
-    return out;
-  }
+  if (batch == 1) return product(last_two(a), last_two(b), beta, y);
   const auto offset = [](const Tensor& t,
                          int64_t item) {  // of matrix number `item`, counted over the leading dimensions
     int64_t at = 0;
@@ -143,10 +141,23 @@ Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
   const int64_t grain = std::max<int64_t>(1, 500'000 / (n * m * k));  // at least about 10 us of work per chunk
   parallel_for(batch, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      gemm(n, m, k, 1, {A.data + offset(a, i), A.ld, A.transposed}, {B.data + offset(b, i), B.ld, B.transposed}, 0,
+      gemm(n, m, k, 1, {A.data + offset(a, i), A.ld, A.transposed}, {B.data + offset(b, i), B.ld, B.transposed}, beta,
            y + i * n * m, m);
   });
+}
+
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  Tensor out = Tensor::empty(product_shape(a, b));
+  multiply(a, b, 0, out.mut().data());
   return out;
+}
+
+void add_matmul(Tensor& out, const Tensor& a, const Tensor& b) {
+  const Shape shape = product_shape(a, b);
+  require(out.shape() == shape && out.is_contiguous(), "add_matmul", "a b is ", shape, ", out is ", out.shape());
+  multiply(a, b, 1, out.mut().data());
 }
 
 }  // namespace clearhead::inline CLEARHEAD_REAL

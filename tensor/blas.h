@@ -14,6 +14,7 @@ namespace clearhead::inline CLEARHEAD_REAL {
 // a [..., n, k] @ b -> [..., n, m], where b is [k, m] (the same matrix for all) or [..., k, m] with a's leading
 // dimensions.
 Tensor matmul(const Tensor& a, const Tensor& b);
+void add_matmul(Tensor& out, const Tensor& a, const Tensor& b);  // out += a @ b; out is contiguous
 
 // out[n, m] = alpha * a[n, k] @ b[k, m] + beta * out, on raw memory: the building block of fused ops. Single-threaded.
 void gemm(int64_t n, int64_t m, int64_t k, Real alpha, const MatrixRef& a, const MatrixRef& b, Real beta, Real* out,

@@ -44,10 +44,10 @@ extern void (*softmax_pullback)(const Real* p, const Real* dp, Real* dx, int64_t
 // inverse = 1 / their sum, both [panel].
 constexpr int64_t panel = 32;
 extern void (*attention_columns)(Real* s, int64_t first, Real* most, Real* inverse);
-// And back: s becomes the pattern p = exp(s - most) * inverse, dp becomes ds = p (dp - d) * scale. Unseen entries
-// become 0.
+// And back: s becomes the pattern p = exp(s - most) * inverse, dp becomes ds = p (dp - d) * scale, where d is the sum of
+// p dp over sources. Unseen entries become 0.
 extern void (*attention_columns_pullback)(Real* s, Real* dp, int64_t first, const Real* most, const Real* inverse,
-                                          const Real* d, Real scale);
+                                          Real scale);
 
 // out [n, m] = alpha * a [n, k] b [k, m] + beta * out, for factors that fit into the cache (tiles.h), m >= 16.
 extern void (*product)(int64_t n, int64_t m, int64_t k, Real alpha, const MatrixRef& a, const Real* b, int64_t b_ld,

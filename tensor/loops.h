@@ -52,15 +52,15 @@ inline Real total(const Lanes& v) { return fold<true>(v)[0]; }
 inline Real largest(const Lanes& v) { return fold<false>(v)[0]; }
 
 // exp x = 2^n * e^r with n = round(x / ln 2) and |r| <= ln 2 / 2, where the series to r^7 is exact to float precision.
-// Adding 1.5 * 2^23 rounds to an integer and leaves n in the low bits, from where a shift puts it into the exponent.
-// ln 2 is subtracted in two parts so that n * (upper part) is exact. From n = 128 on (x > 88.37) that exponent is
-// infinity's.
+// Adding 1.5 * 2^23 + 127 rounds to an integer and leaves n + 127 in the low bits, from where a shift puts it into the
+// exponent. ln 2 is subtracted in two parts so that n * (upper part) is exact. From n = 128 on (x > 88.37) that exponent
+// is infinity's.
 #ifndef CLEARHEAD_DOUBLE
 typedef uint32_t Bits __attribute__((vector_size(CLEARHEAD_VECTOR_BYTES)));
 
 inline Lanes exponential(Lanes x) {
-  const Lanes above = x < -87.f ? all(-87.f) : x, clamped = above > 89.f ? all(89.f) : above;
-  const Lanes shifted = clamped * 1.44269504f + 12582912.f, n = shifted - 12582912.f;
+  const Lanes clamped = x > 89.f ? all(89.f) : x;
+  const Lanes shifted = clamped * 1.44269504f + 12583039.f, n = shifted - 12583039.f;
   const Lanes r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
   Lanes p = r * (1.f / 5040) + 1.f / 720;
   p = p * r + 1.f / 120;
@@ -69,7 +69,7 @@ inline Lanes exponential(Lanes x) {
   p = p * r + .5f;
   p = p * r + 1.f;
   p = p * r + 1.f;
-  const Lanes power = Lanes((Bits(shifted) << 23) + (127u << 23));
+  const Lanes power = Lanes(Bits(shifted) << 23);
   return x < -87.f ? Lanes{} : p * power;
 }
 #else
@@ -182,17 +182,24 @@ void attention_columns(Real* s, int64_t first, Real* most, Real* inverse) {
   }
 }
 
-void attention_columns_pullback(Real* s, Real* dp, int64_t first, const Real* most, const Real* inverse, const Real* d,
-                                Real factor) {
+void attention_columns_pullback(Real* s, Real* dp, int64_t first, const Real* most, const Real* inverse, Real factor) {
+  constexpr int vectors = panel / width;
+  Lanes d[vectors] = {};
   each_source(first, [&](int64_t row, int64_t before, auto diagonal) {
 #pragma GCC unroll 8
-    for (int v = 0; v < panel / width; ++v) {
+    for (int v = 0; v < vectors; ++v) {
       const int64_t at = v * width;
       const Lanes p =
           exponential(seen<diagonal.value>(s + row, v, before, minus_infinity) - load(most + at)) * load(inverse + at);
-      const Lanes dp_seen = seen<diagonal.value>(dp + row, v, before, 0);
       store(s + row + at, p);
-      store(dp + row + at, p * (dp_seen - load(d + at)) * factor);
+      d[v] += p * seen<diagonal.value>(dp + row, v, before, 0);
+    }
+  });
+  each_source(first, [&](int64_t row, int64_t before, auto diagonal) {
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) {
+      const Lanes p = load(s + row + v * width), dp_seen = seen<diagonal.value>(dp + row, v, before, 0);
+      store(dp + row + v * width, p * (dp_seen - d[v]) * factor);
     }
   });
 }

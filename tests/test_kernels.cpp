@@ -345,8 +345,7 @@ TEST_P(Hot, AttentionColumns) {
       d.mut()[size_t(i)] = hot::dot(p.data(), column(dp).data(), seen);
     }
     s = unseen.clone();
-    hot::attention_columns_pullback(s.mut().data(), ds.mut().data(), first, most.data(), inverse.data(), d.data(),
-                                    scale);
+    hot::attention_columns_pullback(s.mut().data(), ds.mut().data(), first, most.data(), inverse.data(), scale);
     for (int64_t i = 0; i < n; ++i)
       for (int64_t j = 0; j < first + n; ++j) {
         const bool sees = j <= first + i;

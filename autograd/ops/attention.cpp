@@ -6,7 +6,6 @@
 //
 // Pullback, from dz:   dv = A^T dz,   dA = dz v^T,   dS = A * (dA - D) with D_i = sum_j A_ij dA_ij,
 //                      dq = dS k / sqrt(d_head),   dk = dS^T q / sqrt(d_head).
-// Since z_i = sum_j A_ij v_j, also D_i = <dz_i, z_i>, which needs no pattern.
 #include <cmath>
 
 #include "autograd/op_spec.h"
@@ -70,11 +69,16 @@ struct Heads {
 struct Block {
   int64_t first, n, width, ld;
 
-  // out [first + n, panel] = factor * sources destinations^T
+  // out [first + n, panel] = factor * sources destinations^T. The block's later sources are seen by its later
+  // destinations only; where none sees a source, out is left as it is.
   void compare(const Real* sources, const Real* destinations, Real factor, Real* transposed, Real* out) const {
     if (n < panel) std::fill_n(transposed, width * panel, Real(0));
     hot::transpose(destinations + first * ld, ld, n, width, transposed, panel);
-    gemm(first + n, panel, width, factor, {sources, ld}, {transposed, panel}, 0, out, panel);
+    constexpr int64_t half = panel / 2;
+    const int64_t for_all = first + std::min(n, half), for_half = first + n - for_all;
+    gemm(for_all, panel, width, factor, {sources, ld}, {transposed, panel}, 0, out, panel);
+    gemm(for_half, half, width, factor, {sources + for_all * ld, ld}, {transposed + half, panel}, 0,
+         out + for_all * panel + half, panel);
   }
   // Destinations collect from the sources that they see: out = A sources
   void collect(const Real* A, const Real* sources, Real* out) const {
@@ -95,7 +99,7 @@ struct Block {
 
 }  // namespace
 
-// q, k, v [B, T, H * d_head] -> z.  Saves q, k, v, z, and two numbers for each row.
+// q, k, v [B, T, H * d_head] -> z.  Saves q, k, v, and two numbers for each row.
 Var attention_fused(const Var& q_var, const Var& k_var, const Var& v_var, int64_t n_heads) {
   const Shape shape = q_var.shape();
   require(shape.rank() == 3 && n_heads >= 1 && shape[2] % n_heads == 0, "attention",
@@ -135,28 +139,25 @@ Var attention_fused(const Var& q_var, const Var& k_var, const Var& v_var, int64_
     Tensor dq = Tensor::empty(shape), dk = Tensor::empty(shape), dv = Tensor::empty(shape);
     Real *const dq_out = dq.mut().data(), *const dk_out = dk.mut().data(), *const dv_out = dv.mut().data();
     parallel_for(B * n_heads, 1, [&](int64_t begin, int64_t end) {
-      Tensor scratch = Tensor::empty({8 * space + 2 * (width + padded) * panel});
-      Real *const copies = scratch.mut().data(), *const q_t = copies + 8 * space, *const dz_t = q_t + width * panel;
+      Tensor scratch = Tensor::empty({7 * space + 2 * (width + padded) * panel});
+      Real *const copies = scratch.mut().data(), *const q_t = copies + 7 * space, *const dz_t = q_t + width * panel;
       Real *const A = dz_t + width * panel, *const dS = A + padded * panel;
       for (int64_t i = begin; i < end; ++i) {
         const Real* const Q = heads.read(q, i, copies);
         const Real* const K = heads.read(k, i, copies + space);
         const Real* const V = heads.read(v, i, copies + 2 * space);
-        const Real* const Z = heads.read(z, i, copies + 3 * space);
-        const Real* const dZ = heads.read(dz, i, copies + 4 * space);
-        Real* const dQ = heads.target(dq_out, i, copies + 5 * space);
-        Real* const dK = heads.target(dk_out, i, copies + 6 * space);
-        Real* const dV = heads.target(dv_out, i, copies + 7 * space);
+        const Real* const dZ = heads.read(dz, i, copies + 3 * space);
+        Real* const dQ = heads.target(dq_out, i, copies + 4 * space);
+        Real* const dK = heads.target(dk_out, i, copies + 5 * space);
+        Real* const dV = heads.target(dv_out, i, copies + 6 * space);
         // From the last block to the first: the last reaches every source, so it sets dK and dV, and the others add.
         for (int64_t first = padded - panel; first >= 0; first -= panel) {
           const Block block{first, std::min(panel, T - first), width, ld};
           const Real add = first + panel < padded;
-          Real D[panel] = {};
-          for (int64_t t = 0; t < block.n; ++t) D[t] = hot::dot(dZ + (first + t) * ld, Z + (first + t) * ld, width);
           block.compare(K, Q, scale, q_t, A);
           block.compare(V, dZ, 1, dz_t, dS);  // dA, soon dS
           hot::attention_columns_pullback(A, dS, first, most.data() + i * padded + first,
-                                          inverse.data() + i * padded + first, D, scale);
+                                          inverse.data() + i * padded + first, scale);
           block.collect_back(A, dZ, add, dV);
           block.collect(dS, K, dQ);
           block.collect_back(dS, Q, add, dK);

@@ -10,12 +10,10 @@ namespace clearhead::inline CLEARHEAD_REAL {
 Var matmul(const Var& a, const Var& b) {
   const Tensor A = a.value(), B = b.value();
   return record("matmul", matmul(A, B), {a, b}, [A, B](const Tensor& dC, Adjoints& d) {
-    d.add(0, [&] { return matmul(dC, B.transpose()); });
-    d.add(1, [&] {
-      if (B.rank() == A.rank()) return matmul(A.transpose(), dC);
-      // One B for all leading dimensions: its gradient sums over them, which is what folding them into the rows does.
-      return matmul(A.reshape({-1, A.dim(-1)}).transpose(), dC.reshape({-1, dC.dim(-1)}));
-    });
+    d.add_product(0, dC, B.transpose());
+    if (B.rank() == A.rank()) return d.add_product(1, A.transpose(), dC);
+    // One B for all leading dimensions: its gradient sums over them, which is what folding them into the rows does.
+    d.add_product(1, A.reshape({-1, A.dim(-1)}).transpose(), dC.reshape({-1, dC.dim(-1)}));
   });
 }
 static const Register matmul_spec{{"matmul",
