@@ -8,13 +8,12 @@
 //            is a distance.
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 
 #include "experiments/common/bigram_counts.h"
-#include "experiments/common/corpus.h"
 #include "experiments/common/measures.h"
 #include "experiments/common/tasks.h"
+#include "experiments/common/text.h"
 #include "tensor/blas.h"
 #include "tensor/kernels.h"
 
@@ -28,10 +27,7 @@ struct Settings {
   int64_t V = 32;                                     // Markov chain: number of tokens
   std::vector<int64_t> ranks = {1, 2, 4, 8, 16, 32};  // d_model of the models; W_E W_U has at most this rank
   int64_t batch = 64, T = 64;                         // sequences per step, tokens per sequence
-  double lr = 2e-2;                 // AdamW with cosine decay, no weight decay: the gap to the truth is to be measured
-  std::vector<std::string> corpus;  // "code", "prose" or files
-  std::string tokenizer = "bpe";
-  int vocab = 2048;
+  double lr = 2e-2;  // AdamW with cosine decay, no weight decay: the gap to the truth is to be measured
   int64_t text_d_model = 256;
   double text_lr = 1e-2;
 };
@@ -126,16 +122,7 @@ void repeats(Run& run, const Settings& s) {
 }
 
 void text(Run& run, const Settings& s) {
-  CorpusOptions o{.tokenizer = Tokenizer::kind_from(s.tokenizer), .vocab_size = s.vocab};
-  if (s.corpus.size() == 1 && (s.corpus[0] == "code" || s.corpus[0] == "prose"))
-    o.set = s.corpus[0];
-  else
-    o.files = s.corpus;
-  run.say("\nreading the text (the first time this learns a tokenizer, which takes up to half a minute)");
-  const Corpus corpus = load_corpus(o);
-  run.say(corpus.summary());
-  for (const std::string& note : corpus.notes) run.say("  " + note);
-  corpus.tokenizer.save(run.path("tokenizer.json"));
+  const Corpus corpus = read_text(run);
   const int64_t V = corpus.tokenizer.vocab_size();
   const BigramCounts counts(corpus.train, V), held_out(corpus.held_out, V);
   Transformer model(zero_layers(V, s.text_d_model, 128), run.seed());
@@ -164,34 +151,25 @@ void text(Run& run, const Settings& s) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  Settings s;
-  const auto add_options = [&](CLI::App& app) {
-    app.add_option("--corpus", s.corpus,
-                   "also read bigrams off text: code, prose (scripts/fetch_text.sh), or UTF-8 files of yours");
-    app.add_option("--tokenizer", s.tokenizer, "byte, word or bpe")
-        ->check(CLI::IsMember({"byte", "word", "bpe"}))
-        ->capture_default_str();
-    app.add_option("--vocab", s.vocab, "tokens of the word or bpe tokenizer")
-        ->check(CLI::Range(2, 65536))
-        ->capture_default_str();
-  };
-  return run_experiment(
-      argc, argv,
-      {.name = "bigrams", .question = "What can a model without attention know?", .steps = 1200, .quick_steps = 100},
-      add_options, [&](Run& run) {
-        run.config = {{"V", s.V},
-                      {"T", s.T},
-                      {"batch", s.batch},
-                      {"lr", s.lr},
-                      {"steps", run.options().steps},
-                      {"corpus", s.corpus},
-                      {"tokenizer", s.tokenizer},
-                      {"vocab", s.vocab},
-                      {"text_d_model", s.text_d_model},
-                      {"text_lr", s.text_lr}};
-        run.begin();
-        markov(run, s);
-        repeats(run, s);
-        if (!s.corpus.empty()) text(run, s);
-      });
+  const Experiment experiment{.name = "bigrams",
+                              .question = "What can a model without attention know?",
+                              .steps = 1200,
+                              .quick_steps = 100,
+                              .text_steps = 1200,
+                              .vocab = 2048};
+  return run_experiment(argc, argv, experiment, nullptr, [](Run& run) {
+    const Settings s;
+    run.config = {{"V", s.V},
+                  {"T", s.T},
+                  {"batch", s.batch},
+                  {"lr", s.lr},
+                  {"steps", run.options().steps},
+                  {"text", to_json(run.options().text)},
+                  {"text_d_model", s.text_d_model},
+                  {"text_lr", s.text_lr}};
+    run.begin();
+    markov(run, s);
+    repeats(run, s);
+    if (!run.options().text.corpus.empty()) text(run, s);
+  });
 }

@@ -79,10 +79,13 @@ TEST_P(Op, NonContiguousInputs) {
     const auto r = gradcheck(through_views, stored);
     EXPECT_LT(r.worst, tolerance) << r.where;
     EXPECT_LT(max_abs_diff(through_views(Inputs(stored.begin(), stored.end())).value(),
-                           spec().run([&] {
-                             const auto plain = sample(spec(), shapes);
-                             return Inputs(plain.begin(), plain.end());
-                           }()).value()), 1e-12);
+                           spec()
+                               .run([&] {
+                                 const auto plain = sample(spec(), shapes);
+                                 return Inputs(plain.begin(), plain.end());
+                               }())
+                               .value()),
+              1e-12);
 
     stored.clear();
     for (const Tensor& x : sample(spec(), shapes))
@@ -130,7 +133,8 @@ TEST(Specs, NoneIsMissingOrDouble) {
 TEST(Specs, AWrongPullbackIsCaught) {
   const auto wrong_exp = [](const Inputs& x) {
     const Tensor y = exp(x[0].detach()).value();
-    return record("wrong_exp", y, {x[0]}, [y](const Tensor& dy, Adjoints& d) { d.add(0, [&] { return scale(mul(dy, y), 1.001); }); });
+    return record("wrong_exp", y, {x[0]},
+                  [y](const Tensor& dy, Adjoints& d) { d.add(0, [&] { return scale(mul(dy, y), 1.001); }); });
   };
   Rng rng(1);
   EXPECT_GT(gradcheck(wrong_exp, {random_normal({2, 3}, 1, rng)}).worst, 1e-4);

@@ -44,12 +44,24 @@ int64_t induction(int64_t b, int64_t i) { return copy_of(b, i) < 0 ? -1 : copy_o
 int64_t before_the_copy(int64_t b, int64_t i) { return copy_of(b, i) < 0 ? -1 : copy_of(b, i) - 1; }
 
 struct Scores {
-  double previous, duplicate, prefix;
+  double previous, duplicate, prefix, current, first;
 };
 template <class Source>
 Scores scores(Source source, size_t head = 1) {
   const Tensor p = pattern_of(x, source);
-  return {previous_token_scores(p)[head], duplicate_token_scores(p, x)[head], prefix_matching_scores(p, x)[head]};
+  return {previous_token_scores(p)[head], duplicate_token_scores(p, x)[head], prefix_matching_scores(p, x)[head],
+          current_token_scores(p)[head], first_token_scores(p)[head]};
+}
+
+TEST(Detectors, CurrentAndFirstTokenHeads) {
+  const Scores current = scores([](int64_t, int64_t i) { return i; });
+  EXPECT_EQ(current.current, 1);
+  EXPECT_EQ(current.first, 0);  // position 0, which has no choice, does not count
+  EXPECT_EQ(current.previous, 0);
+  const Scores first = scores([](int64_t, int64_t) { return 0; });
+  EXPECT_EQ(first.first, 1);
+  EXPECT_EQ(first.current, 0);
+  EXPECT_EQ(first.duplicate, 0);
 }
 
 TEST(Detectors, PreviousTokenHead) {

@@ -119,12 +119,13 @@ std::vector<std::string> fixtures() {
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    PyTorch, Parity,
-    ::testing::Combine(::testing::ValuesIn(fixtures()), ::testing::Values(Kernel::fused, Kernel::composed)),
-    [](const auto& test) {
-      return std::get<0>(test.param) + (std::get<1>(test.param) == Kernel::fused ? "_fused" : "_composed");
-    });
+INSTANTIATE_TEST_SUITE_P(PyTorch, Parity,
+                         ::testing::Combine(::testing::ValuesIn(fixtures()),
+                                            ::testing::Values(Kernel::fused, Kernel::composed)),
+                         [](const auto& test) {
+                           return std::get<0>(test.param) +
+                                  (std::get<1>(test.param) == Kernel::fused ? "_fused" : "_composed");
+                         });
 
 // Fixed sinusoids come from the file when a model is loaded, so the tests above would not notice ours.
 TEST(ParityFixtures, SinusoidsAreOurs) {

@@ -89,7 +89,6 @@ class Runs : public InFolder {
     return size_t(std::ranges::count_if(fs::recursive_directory_iterator(folder),
                                         [](const auto& e) { return e.path().extension() == ".tmp"; }));
   }
-
 };
 
 bool ran(int code) { return code == 0 || code == 3; }  // with so few steps, findings may fail

@@ -11,18 +11,19 @@
 namespace clearhead {
 
 std::string head_table(const Trace& t, Rng& rng) {
-  std::string text = "head   previous  duplicate  prefix   copying (sd of random)  own token first\n";
+  std::string text = "head   previous  current  first  duplicate  prefix   copying (sd of random)  own token first\n";
   if (t.w.layers.empty()) return text;
   const Null null = copying_null(t.w, t.w.layers[0].at(0).W_V.dim(1), 50, rng);
   for (size_t l = 0; l < t.w.layers.size(); ++l) {
     const auto previous = previous_token_scores(t.patterns[l]);
+    const auto current = current_token_scores(t.patterns[l]), first = first_token_scores(t.patterns[l]);
     const auto duplicate = duplicate_token_scores(t.patterns[l], t.tokens);
     const auto prefix = prefix_matching_scores(t.patterns[l], t.tokens);
     for (size_t h = 0; h < t.w.layers[l].size(); ++h) {
       const Copying c = copying(token_ov(t.w, t.w.layers[l][h]));
-      text += fmt::format("{:<6} {:8.3f} {:10.3f} {:7.3f}   {:7.3f} ({:+5.1f})         {:10.3f}\n",
-                          to_string(HeadId{int64_t(l), int64_t(h)}), previous[h], duplicate[h], prefix[h],
-                          c.eigenvalues, null.sigmas(c.eigenvalues), c.own_is_first);
+      text += fmt::format("{:<6} {:8.3f} {:8.3f} {:6.3f} {:10.3f} {:7.3f}   {:7.3f} ({:+5.1f})         {:10.3f}\n",
+                          to_string(HeadId{int64_t(l), int64_t(h)}), previous[h], current[h], first[h], duplicate[h],
+                          prefix[h], c.eigenvalues, null.sigmas(c.eigenvalues), c.own_is_first);
     }
   }
   return text;

@@ -34,8 +34,19 @@ void add_common_options(CLI::App& app, Options& o, const Experiment& e) {
       ->capture_default_str();
   if (e.steps > 0)
     app.add_option("--steps", o.steps,
-                   fmt::format("training steps of the main model [{}; with --quick {}]", e.steps, e.quick_steps))
+                   fmt::format("training steps of the main model [{}; {}with --quick {}]", e.steps,
+                               e.text_steps > 0 ? fmt::format("with --corpus {}; ", e.text_steps) : "", e.quick_steps))
         ->check(CLI::PositiveNumber);
+  if (e.text_steps > 0) {
+    app.add_option("--corpus", o.text.corpus,
+                   "train on text: code, prose (see scripts/fetch_text.sh), or UTF-8 files of yours");
+    app.add_option("--tokenizer", o.text.tokenizer, "of the text: byte, word or bpe")
+        ->check(CLI::IsMember({"byte", "word", "bpe"}))
+        ->capture_default_str();
+    app.add_option("--vocab", o.text.vocab, "tokens of the word or bpe tokenizer")
+        ->check(CLI::Range(2, 65536))
+        ->capture_default_str();
+  }
   app.add_option("--threads", o.threads, "threads; the results have the same bits for any number")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -90,6 +101,7 @@ int run_experiment(int argc, char** argv, const Experiment& e, const AddOptions&
                    const std::function<void(Run&)>& body) {
   Options options;
   options.threads = num_threads();
+  options.text.vocab = e.vocab;
   CLI::App app(e.question, e.name);
   add_common_options(app, options, e);
   if (add_options) add_options(app);
@@ -104,7 +116,8 @@ int run_experiment(int argc, char** argv, const Experiment& e, const AddOptions&
     fmt::print(stderr, "{}: --out needs the name of a folder (see {} --help)\n", e.name, e.name);
     return 2;
   }
-  if (options.steps == 0) options.steps = options.quick ? e.quick_steps : e.steps;
+  if (options.steps == 0)
+    options.steps = options.quick ? e.quick_steps : options.text.corpus.empty() ? e.steps : e.text_steps;
   watch_signals();
   try {
     set_num_threads(options.threads);

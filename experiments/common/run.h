@@ -23,7 +23,14 @@ class App;
 
 namespace clearhead {
 
-// The options that every program has.
+// The text to train on, for programs that can: see text.h.
+struct TextOptions {
+  std::vector<std::string> corpus;  // "code", "prose" or files; empty: a synthetic language
+  std::string tokenizer = "bpe";
+  int vocab = 1024;
+};
+
+// The options that every program has, and those on text.
 struct Options {
   uint64_t seed = 0;
   int seeds = 1;
@@ -31,11 +38,14 @@ struct Options {
   int threads = 1;
   std::string out = "runs";
   bool resume = false, quick = false, quiet = false;
+  TextOptions text;
 };
 
 struct Experiment {
   std::string name, question;
   int64_t steps = 0, quick_steps = 0;  // defaults of --steps: normally, and with --quick; 0: the program trains nothing
+  int64_t text_steps = 0;              // with --corpus; 0: there is no --corpus
+  int vocab = 1024;                    // default of --vocab
 };
 
 class Run {

@@ -39,6 +39,14 @@ std::vector<double> previous_token_scores(const Tensor& pattern) {
   return mean_attention(pattern, [](int64_t, int64_t i, int64_t j) { return j == i - 1; });
 }
 
+std::vector<double> current_token_scores(const Tensor& pattern) {
+  return mean_attention(pattern, [](int64_t, int64_t i, int64_t j) { return i > 0 && j == i; });
+}
+
+std::vector<double> first_token_scores(const Tensor& pattern) {
+  return mean_attention(pattern, [](int64_t, int64_t i, int64_t j) { return i > 0 && j == 0; });
+}
+
 std::vector<double> duplicate_token_scores(const Tensor& pattern, const Tokens& x) {
   check_tokens(pattern, x);
   return mean_attention(pattern, [&](int64_t b, int64_t i, int64_t j) { return j < i && x(b, j) == x(b, i); });

@@ -4,6 +4,8 @@
 //
 // The sources of the destination i, where j < i is any earlier position with the same token, x_j = x_i:
 //     previous token      i - 1
+//     current token       i                 (of i > 0: position 0 has nothing else to attend to)
+//     first token         0                 (of i > 0) where heads look that find nothing: a resting place
 //     duplicate token     j
 //     induction           j + 1    "prefix matching": the token that followed last time (Olsson et al. 2022)
 // j + 1, not j - 1: the prose of the paper can be read both ways, its definition by "the token which induction would
@@ -17,6 +19,8 @@
 namespace clearhead::inline CLEARHEAD_REAL {
 
 std::vector<double> previous_token_scores(const Tensor& pattern);                         // [H]
+std::vector<double> current_token_scores(const Tensor& pattern);                          // [H]
+std::vector<double> first_token_scores(const Tensor& pattern);                            // [H]
 std::vector<double> duplicate_token_scores(const Tensor& pattern, const Tokens& tokens);  // [H]
 std::vector<double> prefix_matching_scores(const Tensor& pattern, const Tokens& tokens);  // [H]
 
