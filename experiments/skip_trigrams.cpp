@@ -3,15 +3,20 @@
 // Model      One layer, d_model 64, no MLP, biases or LayerNorm; positions reach queries and keys only.
 // Tasks      1. Planted skip-trigrams among noise (experiments/common/tasks.h): the truth is known.
 //            2. Bursty sequences with a rule about the token before: what do heads specialize in?
+//            3. A segment that repeats: what one layer cannot do.
+//            With --corpus, text instead: tables to read, and counts in the text that bear them out or not.
 // Controls   The untrained model; the same destinations without a source; heads with random weights.
 // Source     Elhage et al. 2021, "One-layer attention-only transformers".
 #include <fmt/core.h>
 
 #include <cmath>
 
+#include "experiments/common/bigram_counts.h"
 #include "experiments/common/circuit_report.h"
 #include "experiments/common/measures.h"
-#include "nn/circuits/tables.h"
+#include "experiments/common/skip_trigram_report.h"
+#include "experiments/common/text.h"
+#include "nn/circuits/heads.h"
 #include "tensor/blas.h"
 #include "tensor/kernels.h"
 
@@ -42,40 +47,6 @@ double recall(const Weights& w, const SkipTrigramLanguage& language) {
   return found / double(language.sources * language.destinations);
 }
 
-// Mean probabilities at destinations: of the right out, and of `mistakes`, outs of the same source with another
-// destination. With the source in the context, and with noise in its place.
-struct Outs {
-  double right, mistake, mistake_without_source;
-};
-Outs outs(const Transformer& model, const SkipTrigramLanguage& language, uint64_t seed) {
-  Rng rng(seed, Stream::eval);
-  const Batch batch = next_token_batch(language.sample(512, rng));
-  Tokens without = batch.inputs;
-  for (int32_t& id : without.ids)
-    if (id < language.sources) id = int32_t(language.V() - 1);
-  const NoGrad no_grad;
-  const Tensor p = softmax(model.logits(batch.inputs).value()), q = softmax(model.logits(without).value());
-  Outs mean{0, 0, 0};
-  double n = 0;
-  for (int64_t b = 0; b < batch.inputs.B; ++b) {
-    int64_t source = -1;
-    for (int64_t t = 0; t < batch.inputs.T; ++t) {
-      const int32_t id = batch.inputs(b, t);
-      if (id < language.sources) source = id;
-      const int64_t d = id - language.sources;
-      if (source < 0 || d < 0 || d >= language.destinations) continue;
-      mean.right += double(p.at({b, t, language.out(source, d)}));
-      for (int64_t other = 0; other < language.destinations; ++other)
-        if (other != d) {
-          mean.mistake += double(p.at({b, t, language.out(source, other)}));
-          mean.mistake_without_source += double(q.at({b, t, language.out(source, other)}));
-        }
-      ++n;
-    }
-  }
-  return {mean.right / n, mean.mistake / n, mean.mistake_without_source / n};
-}
-
 void planted_triples(Run& run) {
   const SkipTrigramLanguage language;
   const auto batches = [&](Rng& rng) { return next_token_batch(language.sample(64, rng)); };
@@ -95,8 +66,9 @@ void planted_triples(Run& run) {
               "direct path + heads, against the logits",
               relative_difference(matmul(add(streams[0], streams[1]), w.W_U), t.logits), at_most(1e-4), elhage,
               {{"direct path alone", relative_difference(matmul(streams[0], w.W_U), t.logits)}});
-  const Outs outs_four = outs(four, language, run.seed()), outs_one = outs(one, language, run.seed()),
-             outs_two = outs(two_layers, language, run.seed());
+  const PlantedOuts outs_four = planted_outs(four, language, run.seed()),
+                    outs_one = planted_outs(one, language, run.seed()),
+                    outs_two = planted_outs(two_layers, language, run.seed());
   const double blind = 1 / double(language.sources);
   run.finding(planted, "O3", "skip-trigrams are learned", "probability of the planted out", outs_four.right,
               at_least(0.8), elhage, {{"without looking back", blind}, {"one head", outs_one.right}});
@@ -116,55 +88,109 @@ void planted_triples(Run& run) {
               "\"keep ... in mind\" and \"at bay\" give \"keep ... in bay\"");
 }
 
-void specialists(Run& run) {
+// O5, O6: what the heads of a one-layer model specialize in.
+void specialists(Run& run, const Weights& w, const Weights& untrained, const std::string& reported) {
+  Rng rng(run.seed(), Stream::analysis, 1);
+  const Specialists trained = specialists_of(w, rng), random = specialists_of(untrained, rng);
+  run.finding(empirical, "O5", "most heads copy: positive eigenvalues", "heads of 8 above .5 and 4 sd of random heads",
+              double(trained.positive), at_least(5), elhage, {{"untrained", double(random.positive)}}, reported);
+  run.finding(empirical, "O5", "and of most of them, a token raises itself above all others",
+              "heads of 8 for which that is so for half of the tokens", double(trained.own_first), at_least(5), elhage,
+              {{"all heads added up: eigenvalue score", trained.together.eigenvalues},
+               {"all heads added up: own token first", trained.together.own_is_first}});
+  run.finding(empirical, "O6", "the others look at a position",
+              "attention to one offset (0 or 1) by position alone, best head", trained.position, at_least(0.8), elhage,
+              {}, "2 of 12 heads, present or previous token");
+}
+
+void bursty(Run& run) {
   const BurstyLanguage language(Rng(run.seed(), Stream::eval, 1));
   const auto batches = [&](Rng& rng) { return next_token_batch(language.sample(32, rng)); };
   Transformer model(model_config(language.V, language.T, 1, 8), run.seed());
-  Rng rng(run.seed(), Stream::analysis, 1);
-  const auto copying_heads = [&](const Weights& w) {
-    const Null null = copying_null(w, w.layers[0][0].W_V.dim(1), 200, rng);
-    return std::ranges::count_if(w.layers[0], [&](const Head& h) {
-      const Copying c = copying(token_ov(w, h));
-      return c.eigenvalues > 0.5 && null.sigmas(c.eigenvalues) > 4 && c.own_is_first >= 0.5;
-    });
-  };
-  const auto untrained = copying_heads(weights_of(model));
+  const Transformer untrained(model.config, run.seed());
   train(run, "bursty", model, batches, {.steps = run.options().steps, .lr = 6e-3});
+  Rng rng(run.seed(), Stream::analysis, 2);
+  const Batch batch = next_token_batch(language.sample(512, rng));
+  run.say(head_table(trace(model, batch.inputs), rng));
+  specialists(run, weights_of(model), weights_of(untrained), "10 of 12 heads, on natural text");
+  const auto gain = [&](const Transformer& m) {  // the topic is not known at position 0
+    const Predictions p = predict(m, batch);
+    return p.mean_loss_at(p.T - 1) - p.mean_loss_at(0);
+  };
+  run.finding(empirical, "O7", "in-context learning of the primitive kind, [b] ... [a] -> [b]",
+              "loss at the last position minus at the first, nats", gain(model), at_most(-0.3), elhage,
+              {{"untrained", gain(untrained)}});
+
+  const RepeatedSegment task;
+  Transformer repeats(model_config(task.V, task.T, 1, 8), run.seed());
+  train(run, "repeats", repeats, [&](Rng& r) { return next_token_batch(task.sample(32, r)); },
+        {.steps = run.options().steps, .lr = 6e-3});
+  const Batch eval = next_token_batch(task.sample(128, rng));
+  const double accuracy = induction_accuracy(predict(repeats, eval), eval), blind = order_blind_accuracy(eval);
+  run.finding(empirical, "O7", "but not [a][b] ... [a] -> [b]", "accuracy on a repeated segment, above order-blind",
+              accuracy - blind, at_most(0.15), elhage,
+              {{"accuracy", accuracy}, {"best prefix matching", best(head_scores(repeats, eval.inputs).prefix)}});
+}
+
+void text(Run& run) {
+  const Corpus corpus = read_text(run);
+  const int64_t V = corpus.tokenizer.vocab_size(), T = 128;
+  Config c = model_config(V, T, 1, 8);
+  c.d_model = 256, c.d_head = 32;
+  Transformer model(c, run.seed());
+  const Weights untrained = weights_of(Transformer(c, run.seed()));
+  const auto batches = [&](Rng& rng) { return next_token_batch(random_windows(corpus.train, 16, T + 1, rng)); };
+  train(run, "text", model, batches, {.steps = run.options().steps, .lr = 3e-3, .cosine = true});
+  save_model(run.path("text.safetensors"), model);
   const Weights w = weights_of(model);
-  const Trace t = trace(model, next_token_batch(language.sample(16, rng)).inputs);
-  run.say(head_table(t, rng));
-  double best_position = 0;
-  for (const Head& h : w.layers[0]) {
-    const Tensor pattern = causal_softmax(position_qk(w, h).dense());
-    double now = 0, before = 0;
-    for (int64_t i = 1; i < language.T; ++i)
-      now += double(pattern.at({i, i})) / double(language.T - 1),
-          before += double(pattern.at({i, i - 1})) / double(language.T - 1);
-    best_position = std::max({best_position, now, before});
+  const std::vector<double> all = frequencies(corpus.train, V);
+  const std::vector<int64_t> ids = tokens_at_least(all, 3e-4);
+  const Weights frequent = of_tokens(w, ids);
+  std::vector<double> p;
+  double share = 0;
+  for (int64_t id : ids) p.push_back(all[size_t(id)]), share += p.back();
+  for (double& x : p) x /= share;
+  const Names names = [&](int64_t i) { return corpus.tokenizer.piece(int32_t(ids[size_t(i)])); };
+
+  Rng rng(run.seed(), Stream::analysis);
+  const Batch held_out = next_token_batch(consecutive_windows(corpus.held_out, T + 1, 256));
+  run.say(head_table(trace(model, held_out.inputs), rng));
+  specialists(run, w, untrained, "10 of 12 heads of d_model 768, a vocabulary of 50,000");
+  run.say(fmt::format("skip-trigrams of the {} tokens that make up {:.0f} % of the text, centred by frequency",
+                      ids.size(), 100 * share));
+  std::vector<Gain> gains;
+  for (int64_t h = 0; h < 8; ++h) {
+    const auto rows = strongest(frequent, {0, h}, p, 12, 20);
+    run.say(fmt::format("{}  source | looked at from | raises\n{}", to_string(HeadId{0, h}),
+                        skip_trigram_table(rows, names, 5)));
+    for (const SkipTrigrams& row : rows) gains.push_back(largest_gain(frequent, row, p, T / 2));
   }
-  Sum all;
-  for (const Head& h : w.layers[0]) all.push_back(token_ov(w, h));
-  const Copying together = copying(joined(all));
-  run.finding(empirical, "O5", "most heads copy",
-              "heads of 8 with eigenvalue score > .5, > 4 sd, own token first >= .5", double(copying_heads(w)),
-              at_least(5), elhage,
-              {{"untrained", double(untrained)},
-               {"all heads added up, eigenvalue score", together.eigenvalues},
-               {"all heads added up, own token first", together.own_is_first}},
-              "10 of 12 heads, on natural text");
-  run.finding(empirical, "O6", "the others look at a position",
-              "attention to one offset (0 or 1) by position alone, best head", best_position, at_least(0.8), elhage, {},
-              "2 of 12 heads, present or previous token");
+  const GainReport found = report_gains(gains, as_indices(corpus.train, ids), T - 1, 30, names);
+  run.say(found.table);
+  run.finding(empirical, "O3", "skip-trigrams read off the weights are in the text",
+              "median p(out | destination, source before) / p(out | destination, not)", found.median_lift, at_least(2),
+              elhage, {{"outs exchanged", found.exchanged_lift}, {"share with 2 or more", found.borne}});
+  const double loss = mean_loss(predict(model, held_out));
+  const double counted = BigramCounts(corpus.train, V).bigram_loss(BigramCounts(corpus.held_out, V));
+  run.finding(empirical, "O3", "and with them one layer predicts better than bigrams can",
+              "held-out loss minus that of smoothed bigram counts, nats", loss - counted, at_most(-0.1), elhage,
+              {{"loss", loss}});
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return run_experiment(argc, argv, {"skip_trigrams", "What does one layer add to bigrams?", 1500, 200}, nullptr,
-                        [](Run& run) {
-                          run.config = {{"steps", run.options().steps}};
-                          run.begin();
-                          planted_triples(run);
-                          specialists(run);
-                        });
+  const Experiment experiment{.name = "skip_trigrams",
+                              .question = "What does one layer add to bigrams?",
+                              .steps = 1500,
+                              .quick_steps = 200,
+                              .text_steps = 3000,
+                              .vocab = 2048};
+  return run_experiment(argc, argv, experiment, nullptr, [](Run& run) {
+    run.config = {{"steps", run.options().steps}, {"text", to_json(run.options().text)}};
+    run.begin();
+    if (!run.options().text.corpus.empty()) return text(run);
+    planted_triples(run);
+    bursty(run);
+  });
 }

@@ -29,6 +29,23 @@ std::string head_table(const Trace& t, Rng& rng) {
   return text;
 }
 
+Specialists specialists_of(const Weights& w, Rng& rng) {
+  const Null null = copying_null(w, w.layers.at(0).at(0).W_V.dim(1), 200, rng);
+  Specialists s{0, 0, {}, 0};
+  Sum all;
+  for (const Head& h : w.layers[0]) {
+    all.push_back(token_ov(w, h));
+    const Copying c = copying(all.back());
+    const bool positive = c.eigenvalues > 0.5 && null.sigmas(c.eigenvalues) > 4;
+    s.positive += positive, s.own_first += positive && c.own_is_first >= 0.5;
+    const Tensor pattern = causal_softmax(position_qk(w, h).dense());
+    const Tensor one = pattern.reshape({1, 1, pattern.dim(0), pattern.dim(0)});
+    s.position = std::max({s.position, previous_token_scores(one)[0], current_token_scores(one)[0]});
+  }
+  s.together = copying(joined(all));
+  return s;
+}
+
 std::vector<Composed> compositions(const Weights& w, Rng& rng) {
   std::vector<Composed> all;
   if (w.layers.empty()) return all;

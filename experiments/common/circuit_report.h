@@ -12,6 +12,15 @@ namespace clearhead {
 // deviations of heads with random weights.
 std::string head_table(const Trace& t, Rng& rng);
 
+// What the heads of a one-layer model specialize in, by its weights.
+struct Specialists {
+  int64_t positive;   // heads whose OV has an eigenvalue score above .5, and 4 standard deviations of random heads
+  int64_t own_first;  // of these, where half of the tokens raise themselves above all others
+  Copying together;   // of all heads, added up
+  double position;    // attention to the present or the previous token by position alone: that of the best head
+};
+Specialists specialists_of(const Weights& w, Rng& rng);
+
 // The strongest compositions of two heads, by their distance from the null: score, null, standard deviations.
 struct Composed {
   HeadId first, second;

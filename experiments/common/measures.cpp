@@ -182,4 +182,39 @@ double rank_correlation(const Curve& curve, const std::string& a, const std::str
   return correlation(ranks(x), ranks(y));
 }
 
+PlantedOuts planted_outs(const Transformer& model, const SkipTrigramLanguage& language, uint64_t seed) {
+  Rng rng(seed, Stream::eval);
+  const Batch batch = next_token_batch(language.sample(512, rng));
+  Tokens without = batch.inputs;
+  for (int32_t& id : without.ids)
+    if (id < language.sources) id = int32_t(language.V() - 1);
+  const NoGrad no_grad;
+  const Tensor p = softmax(model.logits(batch.inputs).value()), q = softmax(model.logits(without).value());
+  PlantedOuts mean{0, 0, 0};
+  double n = 0;
+  for (int64_t b = 0; b < batch.inputs.B; ++b) {
+    int64_t source = -1;
+    for (int64_t t = 0; t < batch.inputs.T; ++t) {
+      const int32_t id = batch.inputs(b, t);
+      if (id < language.sources) source = id;
+      const int64_t d = id - language.sources;
+      if (source < 0 || d < 0 || d >= language.destinations) continue;
+      mean.right += double(p.at({b, t, language.out(source, d)}));
+      for (int64_t other = 0; other < language.destinations; ++other)
+        if (other != d) {
+          mean.mistake += double(p.at({b, t, language.out(source, other)}));
+          mean.mistake_without_source += double(q.at({b, t, language.out(source, other)}));
+        }
+      ++n;
+    }
+  }
+  return {mean.right / n, mean.mistake / n, mean.mistake_without_source / n};
+}
+
+double mean_loss(const Predictions& p) {
+  double sum = 0;
+  for (double x : p.loss) sum += x;
+  return sum / double(p.loss.size());
+}
+
 }  // namespace clearhead

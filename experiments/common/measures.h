@@ -33,6 +33,15 @@ double mean_loss_where(const std::vector<double>& loss, const Tokens& inputs, bo
 // The share of swapped sources (tasks.h) that the model's best guess follows.
 double follow_rate(const Transformer& model, const Swapped& swapped);
 
+// Mean probabilities at destinations: of the right out, and of `mistakes`, outs of the same source with another
+// destination. With the source in the context, and with noise in its place.
+struct PlantedOuts {
+  double right, mistake, mistake_without_source;
+};
+PlantedOuts planted_outs(const Transformer& model, const SkipTrigramLanguage& language, uint64_t seed);
+
+double mean_loss(const Predictions& p);  // over all positions
+
 // In-context-learning score: mean loss late in the sequence minus mean loss early; negative if the context helps. The
 // positions are floor(.98 T) and floor(.1 T), as 500 and 50 are of 512 in Olsson et al. 2022.
 double icl_score(const Predictions& p);
