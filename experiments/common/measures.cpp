@@ -10,6 +10,7 @@
 
 #include "nn/circuits/heads.h"
 #include "tensor/hot.h"
+#include "tensor/kernels.h"
 
 namespace clearhead {
 namespace {
