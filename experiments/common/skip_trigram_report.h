@@ -48,7 +48,8 @@ std::vector<Borne> borne_out(const std::vector<int32_t>& text, const std::vector
 // or out has no letter: brackets, indentation), "one word" (source stands directly before), "words" (the rest).
 std::string kind_of(const std::string& source, const std::string& out, const Borne& b);
 
-// All of it for a one-layer model and a text: `lines` gains and what the text says, and the kinds of all of them.
+// All of it for a one-layer model and a text: `lines` gains and what the text says, and the kinds of all of them. Lifts
+// are NaN if there is no gain above .02.
 struct GainReport {
   std::string table;
   double median_lift, exchanged_lift;  // of the gains above .02; with their outs exchanged among each other
