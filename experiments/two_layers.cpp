@@ -1,6 +1,6 @@
 // Question   What do two layers of attention compute, read off the weights, path by path?
 // Model      2 layers of 4 heads, d_model 64, no MLP, biases or LayerNorm; positions reach queries and keys only.
-// Task       A segment that repeats with random length and offset (experiments/common/tasks.h).
+// Task       A segment that repeats with random length and offset; with --corpus, text (experiments/common/settings.h).
 // Findings   T1-T9: the logits and the attention scores as sums over paths, term importance by order, composition
 //            against random matrices, and the induction circuit. Heads are named by what they do; weights measured apart.
 // Controls   The untrained model; random matrices of the same shapes; the same sums with terms left out.
@@ -12,6 +12,7 @@
 
 #include "experiments/common/circuit_report.h"
 #include "experiments/common/measures.h"
+#include "experiments/common/settings.h"
 #include "nn/circuits/heads.h"
 #include "tensor/blas.h"
 #include "tensor/kernels.h"
@@ -128,6 +129,7 @@ void importance(Run& run, const Trace& t, const Transformer& model, const Batch&
       "term importance, nats: direct path {:.3f}, + single heads {:.3f}, + virtual heads {:.3f} (uniform {:.3f})\n"
       "  layer 0 alone {:.3f}, marginal {:.3f}; layer 1 alone {:.3f}, marginal {:.3f}",
       loss[0], loss[1], loss[2], uniform, alone[0], marginal[0], alone[1], marginal[1]));
+  run.say(importance_table(t, batch.targets));
   run.finding(identity, "T6", "paths of every order give the full loss", "|loss of all orders - loss|",
               std::abs(loss[2] - full), at_most(1e-4), elhage, {{"without virtual heads", std::abs(loss[1] - full)}});
   run.finding(empirical, "T6", "virtual heads matter less than single heads", "nats by virtual heads / by single heads",
@@ -141,39 +143,14 @@ void importance(Run& run, const Trace& t, const Transformer& model, const Batch&
               {{"its marginal effect, same units", marginal[0] / (uniform - full)}});
 }
 
-// One prediction, term by term.
-void story(Run& run, const Trace& t) {
-  const int64_t position = t.tokens.T - 2;
-  const int32_t token = t.tokens(0, position + 1);
-  const std::vector<Term> terms = terms_of_prediction(t, 0, position, token, 2);
-  double total = 0;
-  std::string text;
-  for (size_t i = 0; i < terms.size(); ++i) {
-    total += terms[i].raises;
-    if (i < 5 || i + 3 > terms.size())
-      text += fmt::format("  {:+8.3f}  {}\n", terms[i].raises, to_string(terms[i].path));
-    if (i == 5) text += "       ...\n";
-  }
-  run.say(
-      fmt::format("how the last token of a sequence was predicted: {} terms, by how much each raises its logit above "
-                  "the mean\n{}  {:+8.3f}  "
-                  "together, as the model says",
-                  terms.size(), text, total));
-}
-
 void two_layers(Run& run) {
-  const RepeatedSegment task;
-  run.config = {{"task", to_json(task)}, {"steps", run.options().steps}};
-  run.begin();
-  Config c;
-  c.d_vocab = task.V, c.n_ctx = task.T;
-  Transformer model(c, run.seed());
-  const auto batches = [&](Rng& rng) { return next_token_batch(task.sample(32, rng)); };
-  train(run, "two_layers", model, batches, {.steps = run.options().steps, .lr = 6e-3});
+  const Setting s = run.options().text.corpus.empty() ? repeated_segments(run) : text_passages(run);
+  Transformer model(s.config, run.seed());
+  train(run, "two_layers", model, s.batches, s.options);
   save_model(run.path("model.safetensors"), model);
   const NoGrad no_grad;
-  Rng rng(run.seed(), Stream::eval);
-  const Batch batch = next_token_batch(task.sample(32, rng));
+  Rng rng(run.seed(), Stream::analysis);
+  const Batch batch = next_token_batch(s.repeated);
   const Trace t = trace(model, batch.inputs);
   const Cast who = cast(t);
   run.say(head_table(t, rng));
@@ -182,17 +159,29 @@ void two_layers(Run& run) {
   scores(run, t, who);
   composition(run, t, who);
   eigenvalues(run, t, who);
-  const Trace random = trace(model, repeated_random(8, task.T / 3, 3, task.V, rng));
+  const int64_t period = s.config.n_ctx / 3;
+  const Trace random = trace(model, begun_with(repeated_random(8, period, 3, s.config.d_vocab - 1, rng), s.bos));
   run.finding(empirical, "T5", "the induction head works on random tokens too", "prefix matching, random tokens x 3",
               prefix_matching_scores(random.patterns[1], random.tokens)[size_t(who.induction.head)], at_least(0.6),
-              elhage, {{"untrained, best", best(head_scores(Transformer(c, run.seed()), random.tokens).prefix)}});
+              elhage,
+              {{"untrained, best", best(head_scores(Transformer(s.config, run.seed()), random.tokens).prefix)}});
   importance(run, t, model, batch);
-  story(run, t);
+  const Tensor induction = random.patterns[1].select(1, who.induction.head);
+  run.finding(empirical, "T9", "where nothing matches, the induction head rests at the first token",
+              "attention to the first token, where the present one is new", resting(induction, random.tokens, false),
+              at_least(0.5), elhage, {{"where it is repeated", resting(induction, random.tokens, true)}});
+  const int64_t last = t.tokens.T - 1;
+  run.say("how the last token of a sequence was predicted: terms, by how much each raises its logit above the mean\n" +
+          story(terms_of_prediction(t, 0, last, batch.targets(0, last), 2)));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return run_experiment(argc, argv, {"two_layers", "What do two layers compute, path by path?", 1500, 300}, nullptr,
-                        two_layers);
+  const Experiment experiment{.name = "two_layers",
+                              .question = "What do two layers compute, path by path?",
+                              .steps = 1500,
+                              .quick_steps = 300,
+                              .text_steps = 12000};
+  return run_experiment(argc, argv, experiment, nullptr, two_layers);
 }

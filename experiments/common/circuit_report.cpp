@@ -128,4 +128,43 @@ std::vector<Term> terms_of_prediction(const Trace& t, int64_t b, int64_t positio
   return terms;
 }
 
+std::string importance_table(const Trace& t, const Tokens& targets) {
+  const auto loss = [&](const std::function<bool(const HeadId&)>& use) {
+    return loss_with_single_heads(t, targets, use);
+  };
+  const double none = loss([](const HeadId&) { return false; }), all = loss(nullptr);
+  std::string text = "head   alone  marginal   (nats of its direct effect)\n";
+  for (int64_t l = 0; l < int64_t(t.w.layers.size()); ++l)
+    for (int64_t h = 0; h < int64_t(t.w.layers[size_t(l)].size()); ++h) {
+      const HeadId id{l, h};
+      text += fmt::format("{:<5} {:6.3f}    {:6.3f}\n", to_string(id),
+                          none - loss([&](const HeadId& x) { return x == id; }),
+                          loss([&](const HeadId& x) { return x != id; }) - all);
+    }
+  return text;
+}
+
+std::string story(const std::vector<Term>& terms) {
+  double total = 0;
+  std::string text;
+  for (size_t i = 0; i < terms.size(); ++i) {
+    total += terms[i].raises;
+    if (i < 5 || i + 3 > terms.size())
+      text += fmt::format("  {:+8.3f}  {}\n", terms[i].raises, to_string(terms[i].path));
+    if (i == 5 && terms.size() > 8) text += "       ...\n";
+  }
+  return text + fmt::format("  {:+8.3f}  together, as the model says", total);
+}
+
+double resting(const Tensor& pattern, const Tokens& x, bool repeated) {
+  double sum = 0, n = 0;
+  for (int64_t b = 0; b < x.B; ++b)
+    for (int64_t i = 1; i < x.T; ++i) {
+      bool before = false;
+      for (int64_t j = 0; j < i; ++j) before |= x(b, j) == x(b, i);
+      if (before == repeated) sum += double(pattern.at({b, i, 0})), ++n;
+    }
+  return sum / n;
+}
+
 }  // namespace clearhead

@@ -44,11 +44,18 @@ std::vector<double> loss_by_order(const Trace& t, const Tokens& targets);
 // The direct effect of the heads `use` selects, beside the embedding, without any virtual head.
 double loss_with_single_heads(const Trace& t, const Tokens& targets, const std::function<bool(const HeadId&)>& use);
 
+// One line per head: its direct effect alone (beside the embedding), and what is lost without it (of all single heads).
+std::string importance_table(const Trace& t, const Tokens& targets);
+
 // How each path raised the logit of `token` above the mean of all logits, at position t of sequence b: largest first.
 struct Term {
   Path path;
   double raises;
 };
 std::vector<Term> terms_of_prediction(const Trace& t, int64_t b, int64_t position, int32_t token, int64_t max_order);
+std::string story(const std::vector<Term>& terms);  // the largest, the smallest, and their sum
+
+// Mean attention of one head [B, T, T] to position 0, where the present token occurred before (`repeated`) or not.
+double resting(const Tensor& pattern, const Tokens& tokens, bool repeated);
 
 }  // namespace clearhead

@@ -81,6 +81,18 @@ Swapped swap_sources(Tokens x, int64_t V, Rng& rng) {
   return swapped;
 }
 
+Tokens begun_with(Tokens tokens, int32_t bos) {
+  for (int64_t b = 0; b < tokens.B; ++b) tokens(b, 0) = bos;
+  return tokens;
+}
+
+Tokens twice(const Tokens& x) {
+  Tokens out(x.B, 2 * x.T);
+  for (int64_t b = 0; b < x.B; ++b)
+    for (int64_t t = 0; t < out.T; ++t) out(b, t) = x(b, t % x.T);
+  return out;
+}
+
 Tokens repeated_random(int64_t B, int64_t L, int64_t repeats, int64_t V, Rng& rng) {
   Tokens s(B, L * repeats);
   for (int64_t b = 0; b < B; ++b)
