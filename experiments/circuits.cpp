@@ -7,13 +7,12 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
-#include <numeric>
 
 #include "experiments/common/circuit_report.h"
 #include "experiments/common/run.h"
+#include "experiments/common/skip_trigram_report.h"
 #include "experiments/common/tasks.h"
 #include "experiments/common/tokenizer.h"
-#include "nn/circuits/tables.h"
 #include "nn/circuits/weights_file.h"
 #include "tensor/blas.h"
 #include "tensor/kernels.h"
@@ -28,48 +27,49 @@ struct Settings {
   std::string model, tokenizer, positions = "learned";
 };
 
-struct Names {  // of tokens: pieces where there is a tokenizer, numbers otherwise
-  std::optional<Tokenizer> tokenizer;
-  std::string operator()(int64_t id) const { return tokenizer ? tokenizer->piece(int32_t(id)) : std::to_string(id); }
-};
-
+// Pieces of text where there is a tokenizer, numbers otherwise.
 Names names_of(const Settings& s, const Weights& w) {
+  const Names numbers = [](int64_t id) { return std::to_string(id); };
   const auto beside = std::filesystem::path(s.model).parent_path() / "tokenizer.json";
   const std::string file = !s.tokenizer.empty() ? s.tokenizer : std::filesystem::exists(beside) ? beside.string() : "";
-  if (file.empty()) return {};
+  if (file.empty()) return numbers;
   Tokenizer t = Tokenizer::load(file);
-  if (s.tokenizer.empty() && t.vocab_size() != w.V()) return {};  // of another model in that folder
+  if (s.tokenizer.empty() && t.vocab_size() != w.V()) return numbers;  // of another model in that folder
   require(t.vocab_size() == w.V(), file, "has ", t.vocab_size(), " tokens, the model ", w.V());
-  return {t};
-}
-
-std::string listed(const std::vector<Entry>& entries, const Names& names) {
-  std::string text;
-  for (const Entry& e : entries) text += fmt::format("{} {:+.2f}  ", names(e.token), e.value);
-  return text;
+  return [t](int64_t id) { return t.piece(int32_t(id)); };
 }
 
 // For each head, the source tokens that raise something most, from where they are looked at and what they then raise.
-void skip_trigram_tables(Run& run, const Weights& w, const Names& names) {
+// A tokenizer's single bytes are left out: text hardly has them, so their rows are what they were before training.
+void skip_trigram_tables(Run& run, const Weights& whole, const Names& all_names) {
+  std::vector<int64_t> ids;
+  for (int64_t id = 0; id < whole.V(); ++id)
+    if (!all_names(id).starts_with("<0x")) ids.push_back(id);
+  const Weights w = of_tokens(whole, ids);
+  const Names names = [&](int64_t i) { return all_names(ids[size_t(i)]); };
   const std::vector<double> uniform(size_t(w.V()), 1 / double(w.V()));
-  std::vector<int64_t> all(static_cast<size_t>(w.V()));
-  std::iota(all.begin(), all.end(), 0);
-  for (size_t l = 0; l < w.layers.size(); ++l)
-    for (size_t h = 0; h < w.layers[l].size(); ++h) {
-      const auto raised = top_of_rows(centred_over_rows(token_ov(w, w.layers[l][h]), uniform), all, 1);
-      std::vector<int64_t> sources = all;
-      const size_t few = std::min<size_t>(5, sources.size());
-      std::partial_sort(sources.begin(), sources.begin() + int64_t(few), sources.end(),
-                        [&](int64_t a, int64_t b) { return raised[size_t(a)][0].value > raised[size_t(b)][0].value; });
-      sources.resize(few);
-      std::string text =
-          fmt::format("{}  source | looked at from{} | raises\n", to_string(HeadId{int64_t(l), int64_t(h)}),
-                      l == 0 ? "" : " (not counting earlier heads)");
-      for (const SkipTrigrams& s : skip_trigrams(w, w.layers[l][h], sources, 4, uniform))
-        text +=
-            fmt::format("    {:<12} | {}| {}\n", names(s.source), listed(s.destinations, names), listed(s.outs, names));
-      run.say(text);
+  for (int64_t l = 0; l < int64_t(w.layers.size()); ++l)
+    for (int64_t h = 0; h < int64_t(w.layers[size_t(l)].size()); ++h)
+      run.say(fmt::format("{}  source | looked at from{} | raises\n{}", to_string(HeadId{l, h}),
+                          l == 0 ? "" : " (not counting earlier heads)",
+                          skip_trigram_table(strongest(w, {l, h}, uniform, 5, 4), names, 4)));
+}
+
+// How many heads copy, and how many pairs compose, by more than random weights of the same shapes would.
+void against_random(Run& run, const Weights& w, const std::vector<Composed>& all, Rng& rng) {
+  int64_t heads = 0, copy = 0;
+  for (const auto& layer : w.layers)
+    for (const Head& h : layer) {
+      const Null null = copying_null(w, h.W_V.dim(1), 50, rng);
+      ++heads, copy += null.sigmas(copying_score(token_ov(w, h))) > 4;
     }
+  run.say(copy ? fmt::format("{} of {} heads copy by more than 4 standard deviations of random weights", copy, heads)
+               : "all copying scores are within what random weights give: no head copies");
+  if (all.empty()) return;
+  const auto far = std::ranges::count_if(all, [](const Composed& c) { return c.null.sigmas(c.score) > 5; });
+  run.say(far ? fmt::format("{} of {} pairs and ways compose by more than 5 standard deviations of random weights\n",
+                            far, all.size())
+              : "all compositions are within what random weights give: these heads do not read each other\n");
 }
 
 void identities(Run& run, const Trace& t) {
@@ -109,11 +109,7 @@ void circuits(Run& run, const Settings& s) {
     run.say(head_table(t, rng));
     const std::vector<Composed> all = compositions(w, rng);
     if (!all.empty()) run.say(composition_table(all, 12));
-    const auto far = std::ranges::count_if(all, [](const Composed& c) { return c.null.sigmas(c.score) > 5; });
-    if (!all.empty())
-      run.say(far ? fmt::format("{} of {} pairs and ways compose by more than 5 standard deviations of random weights",
-                                far, all.size())
-                  : "all compositions are within what random weights give: these heads do not read each other");
+    against_random(run, w, all, rng);
     skip_trigram_tables(run, w, names);
   }
   identities(run, t);
