@@ -5,8 +5,27 @@
 
 #include "tensor/blas.h"
 #include "tensor/kernels.h"
+#include "tensor/parallel.h"
 
 namespace clearhead::inline CLEARHEAD_REAL {
+namespace {
+
+// The `keep` largest of n numbers, largest first. Most numbers are compared once, with the smallest that is kept.
+std::vector<Entry> largest(const Real* x, int64_t n, int64_t keep) {
+  std::vector<Entry> found;
+  for (int64_t j = 0; keep > 0 && j < n; ++j) {
+    const double value = double(x[j]);
+    if (int64_t(found.size()) == keep) {
+      if (!(value > found.back().value)) continue;
+      found.pop_back();
+    }
+    const auto place = std::ranges::upper_bound(found, value, std::greater(), &Entry::value);
+    found.insert(place, {j, value});
+  }
+  return found;
+}
+
+}  // namespace
 
 std::vector<std::vector<Entry>> top_of_rows(const Factored& table, const std::vector<int64_t>& rows, int64_t k) {
   const int64_t n = table.cols(), r = table.rank(), keep = std::min(k, n);
@@ -21,16 +40,10 @@ std::vector<std::vector<Entry>> top_of_rows(const Factored& table, const std::ve
       std::copy_n(A.data() + row * r, r, some.mut().data() + int64_t(i) * r);
     }
     const Tensor block = matmul(some, table.B);
-    for (size_t i = 0; i < count; ++i) {
-      std::vector<Entry> entries;
-      for (int64_t j = 0; j < n; ++j) entries.push_back({j, double(block.data()[int64_t(i) * n + j])});
-      const auto larger = [](const Entry& a, const Entry& b) {
-        return a.value > b.value || (a.value == b.value && a.token < b.token);
-      };
-      std::partial_sort(entries.begin(), entries.begin() + keep, entries.end(), larger);
-      entries.resize(size_t(keep));
-      top.push_back(std::move(entries));
-    }
+    top.resize(begin + count);
+    parallel_for(int64_t(count), 16, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) top[begin + size_t(i)] = largest(block.data() + i * n, n, keep);
+    });
   }
   return top;
 }
