@@ -66,6 +66,10 @@ void planted_triples(Run& run) {
               "direct path + heads, against the logits",
               relative_difference(matmul(add(streams[0], streams[1]), w.W_U), t.logits), at_most(1e-4), elhage,
               {{"direct path alone", relative_difference(matmul(streams[0], w.W_U), t.logits)}});
+  const Linearity linear = linearity(t);
+  run.finding(identity, "O2", "with its patterns frozen, it is linear in its tokens",
+              "logits of a mixture of two sequences, against the mixture of their logits", linear.frozen, at_most(1e-5),
+              elhage, {{"patterns not frozen", linear.free}});
   const PlantedOuts outs_four = planted_outs(four, language, run.seed()),
                     outs_one = planted_outs(one, language, run.seed()),
                     outs_two = planted_outs(two_layers, language, run.seed());

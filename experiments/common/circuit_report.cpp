@@ -117,6 +117,24 @@ double loss_with_single_heads(const Trace& t, const Tokens& targets, const std::
   return loss_of(streams.size() > 1 ? add(streams[0], streams[1]) : streams[0], t.w, targets);
 }
 
+Linearity linearity(const Trace& t) {
+  const int64_t V = t.w.V(), d = t.w.d_model();
+  Tensor mirrored = Tensor::empty({V, d});  // token i as token V - 1 - i: y
+  for (int64_t i = 0; i < V; ++i)
+    for (int64_t k = 0; k < d; ++k) mirrored.mut()[size_t(i * d + k)] = t.w.W_E.at({V - 1 - i, k});
+  Weights y = t.w, mixed = t.w;
+  y.W_E = mirrored;
+  mixed.W_E = add(scale(t.w.W_E.contiguous(), Real(0.7)), scale(mirrored, Real(0.6)));
+  const auto logits = [&](const Weights& w) {
+    Tensor sum(t.logits.shape());
+    for (const Tensor& stream : streams_by_order(w, t.patterns, t.tokens)) add_into(sum, matmul(stream, w.W_U));
+    return sum;
+  };
+  const Tensor expected = add(scale(logits(t.w), Real(0.7)), scale(logits(y), Real(0.6)));
+  return {relative_difference(logits(mixed), expected),
+          relative_difference(trace(model_of(mixed), t.tokens).logits, expected)};
+}
+
 std::vector<Term> terms_of_prediction(const Trace& t, int64_t b, int64_t position, int32_t token, int64_t max_order) {
   std::vector<Term> terms;
   for_each_path(t.w, t.patterns, t.tokens, max_order, [&](const Path& path, const Tensor& stream) {

@@ -47,6 +47,14 @@ double loss_with_single_heads(const Trace& t, const Tokens& targets, const std::
 // One line per head: its direct effect alone (beside the embedding), and what is lost without it (of all single heads).
 std::string importance_table(const Trace& t, const Tokens& targets);
 
+// With the patterns of this trace frozen, is the model linear in its tokens? The relative difference between the logits of
+// .7 x + .6 y and .7 times those of x plus .6 times those of y, where y are other tokens; `free`: with patterns that
+// follow the mixture instead.
+struct Linearity {
+  double frozen, free;
+};
+Linearity linearity(const Trace& t);
+
 // How each path raised the logit of `token` above the mean of all logits, at position t of sequence b: largest first.
 struct Term {
   Path path;
