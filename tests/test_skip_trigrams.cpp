@@ -42,6 +42,7 @@ TEST(SkipTrigrams, Kinds) {
 
 TEST(SkipTrigrams, TokensThatAreFrequent) {
   EXPECT_EQ(tokens_at_least({0.5, 0.1, 0.4}, 0.3), (std::vector<int64_t>{0, 2}));
+  EXPECT_NE(error_of([] { tokens_at_least({0.5, 0.5}, 0.6); }).find("no token makes up 0.6"), std::string::npos);
   EXPECT_EQ(as_indices({2, 1, 0, 2}, {0, 2}), (std::vector<int32_t>{1, -1, 0, 1}));
 }
 

@@ -27,6 +27,7 @@ std::vector<int64_t> tokens_at_least(const std::vector<double>& frequencies, dou
   std::vector<int64_t> ids;
   for (size_t i = 0; i < frequencies.size(); ++i)
     if (frequencies[i] >= least) ids.push_back(int64_t(i));
+  require(!ids.empty(), "skip-trigrams", "no token makes up ", least, " of the text; a smaller --vocab helps");
   return ids;
 }
 

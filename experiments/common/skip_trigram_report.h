@@ -14,7 +14,7 @@ using Names = std::function<std::string(int64_t)>;  // of tokens
 
 // The same weights for some tokens only, token i of which is ids[i]. Tables over rare tokens are mostly noise.
 Weights of_tokens(const Weights& w, const std::vector<int64_t>& ids);
-std::vector<int64_t> tokens_at_least(const std::vector<double>& frequencies, double least);
+std::vector<int64_t> tokens_at_least(const std::vector<double>& frequencies, double least);  // Error if there are none
 std::vector<int32_t> as_indices(const std::vector<int32_t>& text, const std::vector<int64_t>& ids);  // -1 for others
 
 // Of one head, the `lines` sources that raise some out most: from where they are looked at, and what they then raise.
