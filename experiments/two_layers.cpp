@@ -21,16 +21,15 @@ using namespace clearhead;
 
 namespace {
 
-const std::string elhage = "Elhage et al. 2021";
+const std::string elhage = "Elhage et al. 2021", olsson = "Olsson et al. 2022";
 
 struct Cast {  // who does what, by behaviour on the evaluation batch
   HeadId previous, induction;
   std::vector<double> previous_scores;  // of layer 0
 };
 
-int64_t argmax(const std::vector<double>& x) { return std::ranges::max_element(x) - x.begin(); }
-
 Cast cast(const Trace& t) {
+  const auto argmax = [](const std::vector<double>& x) { return std::ranges::max_element(x) - x.begin(); };
   const auto previous = previous_token_scores(t.patterns[0]);
   return {{0, argmax(previous)}, {1, argmax(prefix_matching_scores(t.patterns[1], t.tokens))}, previous};
 }
@@ -122,9 +121,9 @@ void importance(Run& run, const Trace& t, const Transformer& model, const Batch&
                             loss_with_single_heads(t, batch.targets, layer(1))};
   const double alone[2] = {loss[0] - single[0], loss[0] - single[1]};
   const double marginal[2] = {single[1] - loss[1], single[0] - loss[1]};  // what is lost without it
-  Probe without;
-  without.replace("blocks.0.attn.z", [](const std::string&, const Var& z) { return scale(z, 0); });
-  const double unfrozen = model.loss(batch.inputs, batch.targets, without).value().item();
+  std::vector<HeadId> layer_0;
+  for (int64_t h = 0; h < model.config.n_heads; ++h) layer_0.push_back({0, h});
+  const double unfrozen = loss_without(model, batch, layer_0);
   run.say(fmt::format(
       "term importance, nats: direct path {:.3f}, + single heads {:.3f}, + virtual heads {:.3f} (uniform {:.3f})\n"
       "  layer 0 alone {:.3f}, marginal {:.3f}; layer 1 alone {:.3f}, marginal {:.3f}",
@@ -141,6 +140,22 @@ void importance(Run& run, const Trace& t, const Transformer& model, const Batch&
               "loss without layer 0 above the full loss, as a share of ln V above it",
               (unfrozen - full) / (uniform - full), at_least(0.8), elhage,
               {{"its marginal effect, same units", marginal[0] / (uniform - full)}});
+}
+
+// Heads are labelled by what they do on `random`, and knocked out on the batch of t, beside as many of the others.
+void ablation(Run& run, const Trace& random, const Trace& t, const Transformer& model, const Batch& batch) {
+  Classes c = classes_of(random);
+  c.others.resize(std::min(c.others.size(), c.induction.size()));
+  run.finding(empirical, "I12", "induction heads are in the last layer",
+              "best prefix matching in layer 1 minus layer 0", c.best_prefix[1] - c.best_prefix[0], at_least(0.15),
+              olsson);
+  const double full = loss_without(model, batch, {}), direct = loss_by_order(t, batch.targets)[0];
+  const auto lost = [&](const std::vector<HeadId>& heads) {
+    return (loss_without(model, batch, heads) - full) / (direct - full);
+  };
+  run.finding(empirical, "I9", "much of what all heads give is gone without the induction heads",
+              "loss that comes back, as a share of that of the direct path", lost(c.induction), at_least(0.2), olsson,
+              {{fmt::format("without {} others", c.others.size()), lost(c.others)}});
 }
 
 void two_layers(Run& run) {
@@ -166,6 +181,7 @@ void two_layers(Run& run) {
               elhage,
               {{"untrained, best", best(head_scores(Transformer(s.config, run.seed()), random.tokens).prefix)}});
   importance(run, t, model, batch);
+  ablation(run, random, t, model, batch);
   const Tensor induction = random.patterns[1].select(1, who.induction.head);
   run.finding(empirical, "T9", "where nothing matches, the induction head rests at the first token",
               "attention to the first token, where the present one is new", resting(induction, random.tokens, false),
@@ -178,10 +194,6 @@ void two_layers(Run& run) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Experiment experiment{.name = "two_layers",
-                              .question = "What do two layers compute, path by path?",
-                              .steps = 1500,
-                              .quick_steps = 300,
-                              .text_steps = 12000};
+  const Experiment experiment{"two_layers", "What do two layers compute, path by path?", 1500, 300, 12000};
   return run_experiment(argc, argv, experiment, nullptr, two_layers);
 }
