@@ -59,7 +59,7 @@ double loss_without(const Transformer& model, const Batch& batch, const std::vec
 
 // With the patterns of this trace frozen, is the model linear in its tokens? The relative difference between the logits of
 // .7 x + .6 y and .7 times those of x plus .6 times those of y, where y are other tokens; `free`: with patterns that
-// follow the mixture instead.
+// follow the mixture instead. (For models without positions in the stream, which would be counted 1.3 times.)
 struct Linearity {
   double frozen, free;
 };

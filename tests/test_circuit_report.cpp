@@ -1,0 +1,101 @@
+// What the programs tell about circuits: knock-outs, classes of heads, importance and stories, on models whose answers
+// are known.
+#include "experiments/common/circuit_report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "experiments/common/tasks.h"
+#include "nn/circuits/handmade.h"
+#include "tests/circuit_models.h"
+
+namespace {
+
+Batch some_batch(int64_t V) { return next_token_batch(random_tokens(3, 13, V, 4)); }
+
+TEST(KnockOut, OfNoHeadChangesNothingAndOfAllLeavesTheDirectPath) {
+  const Transformer model = some_model(2);
+  const Batch batch = some_batch(11);
+  const Trace t = trace(model, batch.inputs);
+  const double full = model.loss(batch.inputs, batch.targets).value().item();
+  EXPECT_NEAR(loss_without(model, batch, {}), full, 1e-6);
+  std::vector<HeadId> all;
+  for (int64_t l = 0; l < 2; ++l)
+    for (int64_t h = 0; h < 3; ++h) all.push_back({l, h});
+  EXPECT_NEAR(loss_without(model, batch, all), loss_by_order(t, batch.targets)[0], 1e-5);
+  EXPECT_GT(std::abs(loss_without(model, batch, all) - full), 0.1);
+}
+
+TEST(KnockOut, IsOfThatHeadAlone) {
+  Transformer model = some_model(2);
+  const Batch batch = some_batch(11);
+  const double without = loss_without(model, batch, {{1, 2}});
+  const int64_t width = model.config.d_head;  // the same by hand: its rows of W_O are zero
+  for (int64_t row = 2 * width; row < 3 * width; ++row) {
+    Tensor W_O = model.blocks[1].attn.W_O.value().clone();
+    for (int64_t k = 0; k < model.config.d_model; ++k) W_O.mut()[size_t(row * model.config.d_model + k)] = 0;
+    model.blocks[1].attn.W_O = Var::param(W_O);
+  }
+  EXPECT_NEAR(without, model.loss(batch.inputs, batch.targets).value().item(), 1e-6);
+}
+
+TEST(Classes, OfAHandmadeInductionModel) {
+  Rng rng(1);
+  const Trace t = trace(model_of(handmade_induction(12, 24)), repeated_random(4, 8, 3, 12, rng));
+  const Classes c = classes_of(t);
+  EXPECT_EQ(c.previous, (std::vector<HeadId>{{0, 0}}));
+  EXPECT_EQ(c.induction, (std::vector<HeadId>{{1, 0}}));
+  EXPECT_TRUE(c.others.empty());
+  ASSERT_EQ(c.best_prefix.size(), 2u);
+  EXPECT_GT(c.best_prefix[1], c.best_prefix[0] + 0.5);
+}
+
+TEST(Linear, OnlyWithFrozenPatterns) {
+  for (Positions positions : {Positions::shortformer, Positions::none}) {
+    const Linearity l = linearity(trace(some_model(2, positions), random_tokens(2, 9, 11, 3)));
+    EXPECT_LT(l.frozen, 1e-5);
+    EXPECT_GT(l.free, 1e-2);
+  }
+}
+
+TEST(Story, AddsUpToTheLogit) {
+  const Trace t = trace(some_model(2), random_tokens(2, 9, 11, 3));
+  const auto terms = terms_of_prediction(t, 1, 8, 4, 2);
+  EXPECT_EQ(terms.size(), 1u + 6 + 9);
+  double sum = 0, mean = 0;
+  for (const Term& term : terms) sum += term.raises;
+  for (int64_t v = 0; v < 11; ++v) mean += double(t.logits.at({1, 8, v})) / 11;
+  EXPECT_NEAR(sum, double(t.logits.at({1, 8, 4})) - mean, 1e-4);
+  const std::string text = story(terms);
+  EXPECT_NE(text.find("together"), std::string::npos);
+  EXPECT_NE(text.find("..."), std::string::npos);
+}
+
+TEST(Importance, OfAOneLayerModelIsWhatItsHeadsDo) {
+  const Trace t = trace(some_model(1), random_tokens(2, 13, 11, 3));
+  const std::string text = importance_table(t, random_tokens(2, 13, 11, 5));
+  EXPECT_NE(text.find("L0H2"), std::string::npos) << text;
+  EXPECT_EQ(text.find("L1H0"), std::string::npos) << text;
+}
+
+TEST(Resting, CountsNewAndRepeatedTokensApart) {
+  Tokens x(1, 4);
+  x.ids = {5, 6, 5, 7};
+  const Tensor pattern = Tensor::from({1, 4, 4}, {1, 0, 0, 0, .25, .75, 0, 0, .5, .5, 0, 0, .75, 0, 0, .25});
+  EXPECT_NEAR(resting(pattern, x, false), 0.5, 1e-6);  // destinations 1 and 3
+  EXPECT_NEAR(resting(pattern, x, true), 0.5, 1e-6);   // destination 2
+  x.ids = {5, 6, 8, 7};
+  EXPECT_TRUE(std::isnan(resting(pattern, x, true)));  // nothing is repeated
+}
+
+TEST(Specialists, OfAHandmadeCopierCopy) {
+  Weights w = handmade_induction(12, 24);
+  w.layers.erase(w.layers.begin());  // its second layer alone copies what it attends to
+  Rng rng(2);
+  const Specialists s = specialists_of(w, rng);
+  EXPECT_GT(s.together.eigenvalues, 0.99);
+  EXPECT_EQ(s.together.own_is_first, 1);
+}
+
+}  // namespace
