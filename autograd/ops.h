@@ -69,4 +69,7 @@ Var split_heads(const Var& x, int64_t n_heads);  // [B, T, n_heads * d_head] -> 
 Var merge_heads(const Var& x);                   // and back
 Var attention_scores(const Var& q, const Var& k, int64_t n_heads);  // -> [B, n_heads, T, T]
 
+// ops/smear.cpp: mixes each key with the one before, by a share per head; k [B, T, n_heads * d_head], alpha [n_heads]
+Var smear_keys(const Var& k, const Var& alpha);
+
 }  // namespace clearhead::inline CLEARHEAD_REAL

@@ -4,6 +4,7 @@
 //     where to look   pattern A_h = softmax((x' W_Q[h]) (x' W_K[h])^T / sqrt(d_head))     the QK circuit
 //     what to move    x W_V[h] W_O[h]                                                     the OV circuit
 //
+// With `smeared_keys`, a key is mixed with the one before it (autograd/ops/smear.cpp).
 // x' is x, with the positions added where they are for queries and keys only (Positions::shortformer).
 #pragma once
 
@@ -23,12 +24,14 @@ struct Attention {
   Var W_O;                           // [n_heads * d_head, d_model]
   std::optional<Var> b_Q, b_K, b_V;  // [n_heads * d_head]
   std::optional<Var> b_O;            // [d_model]
-  FIELDS(W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, b_O)
+  std::optional<Var> smear;          // [n_heads]: logits of the share of its own that a key keeps
+  FIELDS(W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, b_O, smear)
 
   Attention(const Config& c, Rng& rng) : n_heads(c.n_heads) {
     const int64_t d = c.d_model, all = c.n_heads * c.d_head;
     for (Var* W : {&W_Q, &W_K, &W_V}) *W = normal_param({d, all}, 1 / std::sqrt(double(d)), rng);
     W_O = normal_param({all, d}, 1 / std::sqrt(double(all)), rng);
+    if (c.smeared_keys) smear = zero_param({c.n_heads});
     if (!c.biases) return;
     for (auto* b : {&b_Q, &b_K, &b_V}) *b = zero_param({all});
     b_O = zero_param({d});
@@ -38,7 +41,7 @@ struct Attention {
   Var operator()(const Var& x, const Var& x_qk, Probe& probe) const {
     const In here("attn");
     const Var q = probe("q", plus_bias(matmul(x_qk, W_Q), b_Q));  // [B, T, n_heads * d_head], like k, v, z
-    const Var k = probe("k", plus_bias(matmul(x_qk, W_K), b_K));
+    const Var own = plus_bias(matmul(x_qk, W_K), b_K), k = probe("k", smear ? smear_keys(own, *smear) : own);
     const Var v = probe("v", plus_bias(matmul(x, W_V), b_V));
     const Var z = probe("z", mix(q, k, v, probe));
     return probe("out", plus_bias(matmul(z, W_O), b_O));

@@ -26,9 +26,10 @@ struct Config {
   int64_t n_ctx = 64;  // longest sequence
   int64_t d_mlp = 0;   // 0: attention only
   Positions positions = Positions::shortformer;
-  bool biases = false;      // b_Q, b_K, b_V, b_O and b_U
-  bool layer_norm = false;  // before every attention and MLP, and before the unembedding
-  double dropout = 0;       // of what each layer adds to the residual stream, in training only
+  bool smeared_keys = false;  // keys mixed with the one before
+  bool biases = false;        // b_Q, b_K, b_V, b_O and b_U
+  bool layer_norm = false;    // before every attention and MLP, and before the unembedding
+  double dropout = 0;         // of what each layer adds to the residual stream, in training only
 
   void check() const;  // Error if something cannot be built
 };

@@ -82,6 +82,15 @@ std::vector<Var> params(Layer& layer) {
   return list;
 }
 
+// Each with its dotted name, in the same order.
+using NamedParams = std::vector<std::pair<std::string, Var>>;
+template <class Layer>
+NamedParams named_params(Layer& layer) {
+  NamedParams list;
+  for_each_param(layer, [&](const std::string& name, Var& p) { list.emplace_back(name, p); });
+  return list;
+}
+
 template <class Layer>
 int64_t count_params(Layer& layer) {
   int64_t n = 0;

@@ -60,17 +60,17 @@ Transformer load_model(const std::string& path) {
   return model;
 }
 
-void save_checkpoint(const std::string& path, Transformer model, AdamW& adam, const Progress& progress,
+void save_checkpoint(const std::string& path, const NamedParams& params, AdamW& adam, const Progress& progress,
                      const Json& run) {
   TensorFile file;
   file.metadata = {
       {"clearhead.checkpoint", Json{{"step", progress.step}, {"adam_steps", adam.steps}, {"run", run}}.dump()}};
   size_t i = 0;
-  for_each_param(model, [&](const std::string& name, Var& p) {
+  for (const auto& [name, p] : params) {
     file.tensors["model." + name] = p.value();
     file.tensors["adam.m." + name] = adam.m()[i];
     file.tensors["adam.v." + name] = adam.v()[i++];
-  });
+  }
   save_tensors(path, file);
 }
 
@@ -83,7 +83,7 @@ void require_same_settings(const std::string& path, const Json& before, const Js
        "; give the same options, or another --out");
 }
 
-Progress load_checkpoint(const std::string& path, Transformer& model, AdamW& adam, const Json& run) {
+Progress load_checkpoint(const std::string& path, const NamedParams& params, AdamW& adam, const Json& run) {
   const TensorFile file = load_tensors(path);
   const auto text = file.metadata.find("clearhead.checkpoint");
   require(text != file.metadata.end(), path, "is not a checkpoint (no 'clearhead.checkpoint' in its metadata)");
@@ -92,11 +92,11 @@ Progress load_checkpoint(const std::string& path, Transformer& model, AdamW& ada
           "'clearhead.checkpoint' is broken");
   require_same_settings(path, state["run"], run);
   size_t i = 0;
-  for_each_param(model, [&](const std::string& name, Var& p) {
+  for (const auto& [name, p] : params) {
     write_into(p, file.at("model." + name, p.shape()));
     adam.m()[i] = file.at("adam.m." + name, p.shape()).clone();
     adam.v()[i++] = file.at("adam.v." + name, p.shape()).clone();
-  });
+  }
   adam.steps = state["adam_steps"];
   return {.step = state["step"]};
 }

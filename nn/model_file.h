@@ -21,12 +21,12 @@ Transformer load_model(const std::string& path);
 struct Progress {
   int64_t step = 0;
 };
-void save_checkpoint(const std::string& path, Transformer model, AdamW& adam, const Progress& progress,
+void save_checkpoint(const std::string& path, const NamedParams& params, AdamW& adam, const Progress& progress,
                      const nlohmann::json& run);
 // Error, naming the first setting that differs, unless two runs' settings are the same. `path` is where `before` was
 // found.
 void require_same_settings(const std::string& path, const nlohmann::json& before, const nlohmann::json& now);
-// Reads it into a model and optimizer of the same shapes. Error if it belongs to a run with other settings.
-Progress load_checkpoint(const std::string& path, Transformer& model, AdamW& adam, const nlohmann::json& run);
+// Reads it into parameters and an optimizer of the same shapes. Error if it belongs to a run with other settings.
+Progress load_checkpoint(const std::string& path, const NamedParams& params, AdamW& adam, const nlohmann::json& run);
 
 }  // namespace clearhead::inline CLEARHEAD_REAL

@@ -25,10 +25,18 @@ void Config::check() const {
 }
 
 nlohmann::json to_json(const Config& c) {
-  return {
-      {"d_vocab", c.d_vocab}, {"d_model", c.d_model},       {"n_layers", c.n_layers}, {"n_heads", c.n_heads},
-      {"d_head", c.d_head},   {"n_ctx", c.n_ctx},           {"d_mlp", c.d_mlp},       {"positions", name(c.positions)},
-      {"biases", c.biases},   {"layer_norm", c.layer_norm}, {"dropout", c.dropout}};
+  return {{"d_vocab", c.d_vocab},
+          {"d_model", c.d_model},
+          {"n_layers", c.n_layers},
+          {"n_heads", c.n_heads},
+          {"d_head", c.d_head},
+          {"n_ctx", c.n_ctx},
+          {"d_mlp", c.d_mlp},
+          {"positions", name(c.positions)},
+          {"biases", c.biases},
+          {"layer_norm", c.layer_norm},
+          {"smeared_keys", c.smeared_keys},
+          {"dropout", c.dropout}};
 }
 
 Config config_from_json(const nlohmann::json& j) try {
@@ -39,6 +47,7 @@ Config config_from_json(const nlohmann::json& j) try {
   for (const auto& [key, field] : sizes) j.at(key).get_to(*field);
   c.positions = positions_from(j.at("positions").get<std::string>());
   j.at("biases").get_to(c.biases);
+  c.smeared_keys = j.value("smeared_keys", false);  // not in older files
   j.at("layer_norm").get_to(c.layer_norm);
   j.at("dropout").get_to(c.dropout);
   c.check();

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "autograd/op_spec.h"
+#include "nn/induction_head.h"
 #include "nn/transformer.h"
 #include "tensor/kernels.h"
 
@@ -21,9 +22,10 @@ Config tiny() {
 std::vector<Config> all_options() {
   std::vector<Config> list;
   for (const auto positions : {Positions::none, Positions::learned, Positions::sinusoidal, Positions::shortformer})
-    for (const int bits : {0, 1, 2, 3, 4, 5, 6, 7}) {
+    for (int bits = 0; bits < 16; ++bits) {
       Config c = tiny();
-      c.positions = positions, c.biases = bits & 1, c.layer_norm = bits & 2, c.d_mlp = bits & 4 ? 5 : 0;
+      c.positions = positions, c.biases = bits & 1, c.layer_norm = bits & 2, c.d_mlp = bits & 4 ? 5 : 0,
+      c.smeared_keys = bits & 8;
       list.push_back(c);
     }
   return list;
@@ -31,7 +33,7 @@ std::vector<Config> all_options() {
 
 std::string describe(const Config& c) {
   return std::string(name(c.positions)) + (c.biases ? " biases" : "") + (c.layer_norm ? " layer_norm" : "") +
-         (c.d_mlp ? " mlp" : "");
+         (c.d_mlp ? " mlp" : "") + (c.smeared_keys ? " smeared_keys" : "");
 }
 
 Batch random_batch(const Config& c, int64_t B, int64_t T) {
@@ -95,8 +97,59 @@ TEST(Audit, EveryLayerListsWhatItTrains) {
   EXPECT_EQ(audit(pos, square(pos(2, 5))), "");
   LayerNorm norm(c.d_model);
   EXPECT_EQ(audit(norm, square(norm(x))), "");
+  for (const bool causal : {false, true}) {
+    InductionHead head(c.d_model, 3, 2, rng, causal);
+    EXPECT_EQ(audit(head, square(head(x, Real(2) * x, none))), "");
+  }
   Mlp mlp(c, rng);
   EXPECT_EQ(audit(mlp, square(mlp(x, none))), "");
+}
+
+// Worked by hand: with s = sigmoid(0) = 1/2 a key is the mean of itself and the one before; in the next sequence, the
+// first key has none before.
+TEST(SmearedKeys, MixEachKeyWithTheOneBefore) {
+  const Var k = Tensor::from({2, 3, 2}, {1, 10, 3, 20, 5, 40, 7, 50, 9, 70, 11, 80}),
+            alpha = Tensor::from({2}, {0, 100});
+  const Tensor expected = Tensor::from({2, 3, 2}, {1, 10, 2, 20, 4, 40, 7, 50, 8, 70, 10, 80});
+  EXPECT_LT(max_abs_diff(smear_keys(k, alpha).value(), expected), 1e-5);
+  EXPECT_THROW(smear_keys(k, Tensor({3})), Error);
+}
+
+// What feeds what: the first head reaches the result through the second head's keys alone, and sees x_qk; the second
+// head's queries and values see x.
+TEST(InductionHead, FirstHeadReachesKeysOnly) {
+  Rng rng(5);
+  InductionHead head(4, 3, 2, rng, /*mask=*/true, /*dropout=*/0.5);
+  const Var x = random_normal({2, 5, 4}, 1, rng), moved = random_normal({2, 5, 4}, 1, rng);
+  Probe none;
+  const Tensor y = head(x, x, none).value();
+  EXPECT_GT(max_abs_diff(head(x, moved, none).value(), y), 1e-4);
+  Probe fixed;  // with its pattern fixed, nothing of the first head is left
+  fixed.replace("induction_head.pattern2", [&](const std::string&, const Var&) {
+    return Var(Tensor({2, 1, 5, 5}, Real(0.2)));
+  });
+  EXPECT_EQ(max_abs_diff(head(x, moved, fixed).value(), head(x, x, fixed).value()), 0);
+  Rng drop(1);
+  EXPECT_GT(max_abs_diff(head(x, x, none, &drop).value(), y), 1e-4);
+}
+
+// Without positions and without a mask, order means nothing: the last outputs after A B C A B and A C B A B are equal,
+// whatever the weights. Either of the two tells them apart.
+TEST(InductionHead, NeedsPositionsOrAMaskToKnowOrder) {
+  Rng rng(6);
+  const Var table = random_normal({3, 4}, 1, rng), pos = random_normal({2, 5, 4}, 1, rng);
+  Tokens both(2, 5);
+  both.ids = {0, 1, 2, 0, 1, 0, 2, 1, 0, 1};
+  const Var x = embedding(table, both);
+  const auto difference = [&](bool mask, bool positions) {
+    InductionHead head(4, 3, 3, rng, mask);
+    Probe none;
+    const Tensor y = head(x, positions ? x + expand(narrow(pos, 0, 0, 1), {2, 5, 4}) : x, none).value().select(1, 4);
+    return max_abs_diff(y.select(0, 0), y.select(0, 1));
+  };
+  EXPECT_LT(difference(false, false), 1e-6);
+  EXPECT_GT(difference(true, false), 1e-3);
+  EXPECT_GT(difference(false, true), 1e-3);
 }
 
 struct Forgetful {

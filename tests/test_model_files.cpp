@@ -151,9 +151,9 @@ const nlohmann::json run{{"seed", 3}, {"train", {{"lr", 0.5}, {"steps", 60}}}};
 
 TEST_F(ModelFiles, ACheckpointGoesOnBitForBit) {
   Training a(1, 5);
-  save_checkpoint(path("c"), a.model, a.adam, {.step = 5}, run);
+  save_checkpoint(path("c"), named_params(a.model), a.adam, {.step = 5}, run);
   Training b(2, 1);  // everything different
-  EXPECT_EQ(load_checkpoint(path("c"), b.model, b.adam, run).step, 5);
+  EXPECT_EQ(load_checkpoint(path("c"), named_params(b.model), b.adam, run).step, 5);
   EXPECT_EQ(b.adam.steps, 5);
   for (int i = 0; i < 3; ++i) a.step(), b.step();
   const auto p = params(a.model), q = params(b.model);
@@ -166,11 +166,11 @@ TEST_F(ModelFiles, ACheckpointGoesOnBitForBit) {
 
 TEST_F(ModelFiles, ACheckpointOfOtherSettingsIsRefused) {
   Training a(1);
-  save_checkpoint(path("c"), a.model, a.adam, {}, run);
+  save_checkpoint(path("c"), named_params(a.model), a.adam, {}, run);
   nlohmann::json other = run;
   other["train"]["steps"] = 70;
   const auto load = [&](const nlohmann::json& now) {
-    return error_of([&] { load_checkpoint(path("c"), a.model, a.adam, now); });
+    return error_of([&] { load_checkpoint(path("c"), named_params(a.model), a.adam, now); });
   };
   const std::string advice = "; give the same options, or another --out";
   EXPECT_EQ(load(other), path("c") + ": belongs to a run with other settings: /train/steps was 60, is now 70" + advice);
@@ -181,26 +181,26 @@ TEST_F(ModelFiles, ACheckpointOfOtherSettingsIsRefused) {
   other.erase("seed");
   EXPECT_EQ(load(other), path("c") + ": belongs to a run with other settings: /seed was 3, is now null" + advice);
   save_model(path("m"), a.model);
-  EXPECT_EQ(error_of([&] { load_checkpoint(path("m"), a.model, a.adam, run); }),
+  EXPECT_EQ(error_of([&] { load_checkpoint(path("m"), named_params(a.model), a.adam, run); }),
             path("m") + ": is not a checkpoint (no 'clearhead.checkpoint' in its metadata)");
 }
 
 TEST_F(ModelFiles, ADamagedCheckpointIsRefused) {
   Training a(1, 2);
-  save_checkpoint(path("c"), a.model, a.adam, {.step = 2}, run);
+  save_checkpoint(path("c"), named_params(a.model), a.adam, {.step = 2}, run);
   const std::string whole = read_file(path("c"));
   for (size_t n = 0; n < whole.size(); n += 101) {
     std::ofstream(path("d"), std::ios::binary) << whole.substr(0, n);
-    EXPECT_TRUE(error_of([&] { load_checkpoint(path("d"), a.model, a.adam, run); }).starts_with(path("d") + ": ")) << n;
+    EXPECT_TRUE(error_of([&] { load_checkpoint(path("d"), named_params(a.model), a.adam, run); }).starts_with(path("d") + ": ")) << n;
   }
   TensorFile file = load_tensors(path("c"));
   file.tensors.erase("adam.v.unembed.W_U");
   save_tensors(path("d"), file);
-  EXPECT_EQ(error_of([&] { load_checkpoint(path("d"), a.model, a.adam, run); }),
+  EXPECT_EQ(error_of([&] { load_checkpoint(path("d"), named_params(a.model), a.adam, run); }),
             path("d") + ": tensor 'adam.v.unembed.W_U' is missing");
   file.metadata["clearhead.checkpoint"] = "[]";
   save_tensors(path("d"), file);
-  EXPECT_EQ(error_of([&] { load_checkpoint(path("d"), a.model, a.adam, run); }),
+  EXPECT_EQ(error_of([&] { load_checkpoint(path("d"), named_params(a.model), a.adam, run); }),
             path("d") + ": 'clearhead.checkpoint' is broken");
 }
 

@@ -75,6 +75,27 @@ TEST_F(Train, LogsWhatItSays) {
   EXPECT_TRUE(grad_enabled());
 }
 
+TEST_F(Train, LogsOnALogarithmicSchedule) {
+  EXPECT_EQ((TrainOptions{.steps = 30, .log_every = 10}.logged()), (std::vector<int64_t>{0, 10, 20}));
+  EXPECT_EQ((TrainOptions{.steps = 30, .log_growth = 0.5}.logged()),
+            (std::vector<int64_t>{0, 1, 2, 3, 4, 6, 9, 13, 19, 28}));
+}
+
+// Any struct with FIELDS, by any loss.
+TEST_F(Train, TrainsWhatHasALoss) {
+  Rng init(1);
+  Linear line(1, 1, init);
+  const Trainee fit{named_params(line), {{"what", "y = 2 x - 1"}}, [&](const Batch&, Rng&) {
+                      const Var off = line(Tensor::from({2, 1}, {0, 1})) - Var(Tensor::from({2, 1}, {-1, 1}));
+                      return mean(off * off);
+                    }};
+  auto r = run(false);
+  const Curve curve = train(r, "line", fit, batch, {.steps = 400, .lr = 0.05, .adam = {.weight_decay = 0}});
+  EXPECT_LT(curve.back().at("loss"), 1e-4);
+  EXPECT_NEAR(double(line.W.value().item()), 2, 0.02);
+  EXPECT_NEAR(double(line.b->value().item()), -1, 0.02);
+}
+
 // Sgd on the same batches, by hand: the loop uses batch n of (seed, stream, n), and clips.
 TEST_F(Train, IsAPlainLoop) {
   auto r = run(false);
@@ -98,7 +119,7 @@ void expect_good(const std::string& file, int64_t step, const clearhead::Run& r,
   AdamW adam(params(model));
   const nlohmann::json identity{
       {"label", "m"}, {"seed", 7}, {"model", to_json(model.config)}, {"train", to_json(o)}, {"config", r.config}};
-  EXPECT_EQ(load_checkpoint(file, model, adam, identity).step, step);
+  EXPECT_EQ(load_checkpoint(file, named_params(model), adam, identity).step, step);
   Rng data(1);
   const Batch b = batch(data);
   EXPECT_TRUE(std::isfinite(model.loss(b.inputs, b.targets).value().item()));

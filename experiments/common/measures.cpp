@@ -154,6 +154,17 @@ std::string to_string(const HeadScores& s) {
   return text;
 }
 
+std::string pattern_table(const Tensor& pattern, const std::vector<std::string>& names) {
+  std::string text = "     ";
+  for (const std::string& name : names) text += fmt::format("{:>5}", name);
+  for (int64_t i = 0; i < pattern.dim(0); ++i) {
+    text += fmt::format("\n{:>5}", names[size_t(i)]);
+    for (int64_t j = 0; j < pattern.dim(1); ++j)
+      text += j > i ? "    ." : fmt::format("{:>5.1f}", double(pattern.at({i, j})));
+  }
+  return text;
+}
+
 double best(const std::vector<double>& heads) { return heads.empty() ? 0 : *std::ranges::max_element(heads); }
 double best(const std::vector<std::vector<double>>& layers) {
   double b = 0;

@@ -52,6 +52,8 @@ struct HeadScores {
 };
 std::string to_string(const HeadScores& scores);  // one line per head
 HeadScores head_scores(const Transformer& model, const Tokens& tokens);
+// An attention pattern [T, T] with a name for every token: a line per destination, a column per source; "." is the future.
+std::string pattern_table(const Tensor& pattern, const std::vector<std::string>& names);
 double best(const std::vector<double>& heads);  // 0 if there are none
 double best(const std::vector<std::vector<double>>& layers);
 

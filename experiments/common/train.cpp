@@ -54,30 +54,53 @@ class Metrics {
 }  // namespace
 
 Json to_json(const TrainOptions& o) {
-  return {{"steps", o.steps},      {"lr", o.lr},
-          {"cosine", o.cosine},    {"warmup", o.warmup},
-          {"beta1", o.adam.beta1}, {"beta2", o.adam.beta2},
-          {"eps", o.adam.eps},     {"weight_decay", o.adam.weight_decay},
-          {"clip", o.clip},        {"log_every", o.log_every}};
+  return {{"steps", o.steps},
+          {"lr", o.lr},
+          {"cosine", o.cosine},
+          {"warmup", o.warmup},
+          {"beta1", o.adam.beta1},
+          {"beta2", o.adam.beta2},
+          {"eps", o.adam.eps},
+          {"weight_decay", o.adam.weight_decay},
+          {"clip", o.clip},
+          {"log_every", o.log_every},
+          {"log_growth", o.log_growth}};
+}
+
+std::vector<int64_t> TrainOptions::logged() const {
+  std::vector<int64_t> list;
+  for (int64_t step = 0; step<steps; step = log_growth> 0 ? std::max(step + 1, int64_t(double(step) * (1 + log_growth)))
+                                                          : step + log_every)
+    list.push_back(step);
+  return list;
+}
+
+Trainee trainee(Transformer& model) {
+  return {named_params(model), to_json(model.config),
+          [model](const Batch& batch, Rng& drop) { return model.loss(batch.inputs, batch.targets, &drop); }};
 }
 
 Curve train(Run& run, const std::string& label, Transformer& model, const BatchSource& batches, const TrainOptions& o,
             const Watch& watch) {
-  const auto list = params(model);
+  return train(run, label, trainee(model), batches, o, watch ? [&] { return watch(model); } : std::function<Json()>());
+}
+
+Curve train(Run& run, const std::string& label, const Trainee& trainee, const BatchSource& batches,
+            const TrainOptions& o, const std::function<Json()>& watch) {
+  std::vector<Var> list;
+  for (const auto& [name, p] : trainee.params) list.push_back(p);
+  const std::vector<int64_t> log_at = o.logged();
   AdamW adam(list, o.adam);
   const Schedule schedule{.lr = o.lr, .warmup = o.warmup, .total = o.steps, .cosine = o.cosine};
   const std::string checkpoint = run.path(label + ".checkpoint"), metrics_path = run.path("metrics.jsonl");
-  const Json identity{{"label", label},
-                      {"seed", run.seed()},
-                      {"model", to_json(model.config)},
-                      {"train", to_json(o)},
-                      {"config", run.config}};
+  const Json identity{
+      {"label", label}, {"seed", run.seed()}, {"model", trainee.config}, {"train", to_json(o)}, {"config", run.config}};
   const bool resumed = run.options().resume && std::filesystem::exists(checkpoint);
-  Progress done = resumed ? load_checkpoint(checkpoint, model, adam, identity) : Progress{};
+  Progress done = resumed ? load_checkpoint(checkpoint, trainee.params, adam, identity) : Progress{};
   Metrics metrics(metrics_path, label, done.step == o.steps ? done.step + 1 : done.step,
                   run.options().resume || run.trained > 0);
   ++run.trained;
-  const auto logged = (done.step + o.log_every - 1) / o.log_every + (done.step == o.steps);
+  const auto logged = std::ranges::lower_bound(log_at, done.step) - log_at.begin() + (done.step == o.steps);
   require(int64_t(metrics.curve.size()) == logged, metrics_path, "has ", metrics.curve.size(), " lines of '", label,
           "' up to step ", done.step, " of its checkpoint, not ", logged, "; start again without --resume");
 
@@ -86,11 +109,11 @@ Curve train(Run& run, const std::string& label, Transformer& model, const BatchS
     entry.update({{"step", step}, {"tokens", step * tokens_per_step}});
     if (watch) {
       const NoGrad no_grad;
-      entry.update(watch(model));
+      entry.update(watch());
     }
     metrics.add(std::move(entry));
   };
-  const auto save = [&] { save_checkpoint(checkpoint, model, adam, done, identity); };
+  const auto save = [&] { save_checkpoint(checkpoint, trainee.params, adam, done, identity); };
 
   ProgressBar bar(label, done.step, o.steps, run.options().quiet);
   auto last_save = std::chrono::steady_clock::now();
@@ -98,7 +121,7 @@ Curve train(Run& run, const std::string& label, Transformer& model, const BatchS
     Rng data(run.seed(), Stream::data, uint64_t(done.step)), drop(run.seed(), Stream::dropout, uint64_t(done.step));
     const Batch batch = batches(data);
     tokens_per_step = batch.inputs.B * batch.inputs.T;
-    const Var loss = model.loss(batch.inputs, batch.targets, &drop);
+    const Var loss = trainee.loss(batch, drop);
     backward(loss);
     const double value = loss.value().item(), norm = global_norm(list), lr = schedule.at(done.step);
     require(std::isfinite(value) && std::isfinite(norm), label, "training stopped at step ", done.step,
@@ -112,7 +135,8 @@ Curve train(Run& run, const std::string& label, Transformer& model, const BatchS
       last_save = now;
     }
     if (stop) break;
-    if (done.step % o.log_every == 0) log(done.step, {{"loss", value}, {"lr", lr}, {"grad_norm", norm}});
+    if (std::ranges::binary_search(log_at, done.step))
+      log(done.step, {{"loss", value}, {"lr", lr}, {"grad_norm", norm}});
     adam.step(lr, clip_factor(norm, o.clip));
     ++done.step;
     bar.update(done.step, value, tokens_per_step);

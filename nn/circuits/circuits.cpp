@@ -56,6 +56,7 @@ Weights weights_of(const Transformer& model) {
   const Config& c = model.config;
   require(c.d_mlp == 0, "circuits", "the model has an MLP; its paths are not a product of weights");
   require(!c.layer_norm, "circuits", "the model has LayerNorm; fold it first, up to its scale (circuits/transform.h)");
+  require(!c.smeared_keys, "circuits", "the model has smeared keys, which are no product of its weights");
   require(!c.biases, "circuits", "the model has biases; fold them first (circuits/transform.h)");
   Weights w;
   w.positions = c.positions;
