@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
 namespace clearhead {
@@ -50,6 +51,45 @@ std::vector<double> RepeatedSegment::bayes_loss(const Tokens& s) const {
 
 nlohmann::json to_json(const RepeatedSegment& t) {
   return {{"V", t.V}, {"T", t.T}, {"shortest", t.shortest}, {"longest", t.longest}, {"fixed", t.fixed}};
+}
+
+CopiedSegment::Sample CopiedSegment::sample(int64_t B, Rng& rng) const {
+  require(length >= 2 && 2 * length <= T, "task", "a segment of ", length, " tokens and its copy do not fit into ", T);
+  Sample s{Tokens(B, T + 1), {}, {}};
+  for (int32_t& id : s.tokens.ids) id = int32_t(rng.below(V));
+  for (int64_t b = 0; b < B; ++b) {
+    const int64_t from = rng.below(T + 2 - 2 * length), to = from + length + rng.below(T + 2 - 2 * length - from);
+    for (int64_t i = 0; i < length; ++i) s.tokens(b, to + i) = s.tokens(b, from + i);
+    s.from.push_back(from), s.to.push_back(to);
+  }
+  return s;
+}
+
+std::vector<CopiedPosition> copied_positions(const CopiedSegment& task, const CopiedSegment::Sample& s) {
+  std::vector<CopiedPosition> list;
+  for (int64_t b = 0; b < s.tokens.B; ++b)
+    for (int64_t i = 0; i + 1 < task.length; ++i) list.push_back({b, s.to[size_t(b)] + i, s.from[size_t(b)] + i});
+  return list;
+}
+
+double matching_accuracy(const CopiedSegment& task, const CopiedSegment::Sample& s, int64_t n) {
+  const Tokens& x = s.tokens;
+  double right = 0, all = 0;
+  for (const auto& [b, t, source] : copied_positions(task, s)) {
+    std::map<int32_t, int64_t> votes;
+    for (int64_t m = n; m > 0 && votes.empty(); --m)
+      for (int64_t j = m - 1; j < t; ++j) {
+        int64_t same = 0;
+        while (same < m && x(b, j - same) == x(b, t - same)) ++same;
+        if (same == m) ++votes[x(b, j + 1)];
+      }
+    int64_t most = 0, winners = 0;
+    for (const auto& [token, count] : votes) most = std::max(most, count);
+    for (const auto& [token, count] : votes) winners += count == most;
+    if (votes[x(b, t + 1)] == most) right += 1 / double(winners);
+    ++all;
+  }
+  return right / all;
 }
 
 std::vector<int64_t> induction_sources(const Tokens& x) {

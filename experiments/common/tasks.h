@@ -29,6 +29,31 @@ struct RepeatedSegment {
 
 nlohmann::json to_json(const RepeatedSegment& task);
 
+// One segment of uniformly random tokens, copied to a random later place:
+//
+//     x x x | S S S S | x x x x x | S S S S | x x
+//
+// Tokens come again by chance, too, so that after most of them stood several earlier ones: what followed last time is
+// often not what follows in the segment.
+struct CopiedSegment {
+  int64_t V = 64, T = 128, length = 24;  // sequences of T + 1 tokens
+
+  struct Sample {
+    Tokens tokens;                  // [B, T + 1]
+    std::vector<int64_t> from, to;  // where segment and copy begin, of each sequence
+  };
+  Sample sample(int64_t B, Rng& rng) const;
+};
+// Where the copy can be known: the inputs from its first token to the last but one, as (sequence, destination, the
+// position that stands there in the segment). What follows there, follows here.
+struct CopiedPosition {
+  int64_t b, t, source;
+};
+std::vector<CopiedPosition> copied_positions(const CopiedSegment& task, const CopiedSegment::Sample& s);
+// The accuracy there of matching up to n tokens: the most frequent follower of what the last n tokens followed before,
+// ties at random; where they did not, of the last n - 1, and so on.
+double matching_accuracy(const CopiedSegment& task, const CopiedSegment::Sample& s, int64_t n);
+
 // Where induction can predict: copies[b * T + t] = the most recent earlier position j + 1 whose predecessor equals
 // token t, or -1 where token t is new. Copying what stands there is the induction rule.
 std::vector<int64_t> induction_sources(const Tokens& inputs);

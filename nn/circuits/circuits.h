@@ -1,7 +1,7 @@
 // Circuits: what a head does, as matrices between things that one can read.
 //
-//     QK   where a head looks:  score(i, j) = x_i QK x_j^T            QK = W_Q W_K^T / sqrt(d_head)   [d_model,
-//     d_model] OV   what it moves:       what source j adds = x_j OV            OV = W_V W_O [d_model, d_model]
+//     QK [d_model, d_model]   where a head looks:  score(i, j) = x_i QK x_j^T       QK = W_Q W_K^T / sqrt(d_head)
+//     OV [d_model, d_model]   what it moves:       what source j adds = x_j OV      OV = W_V W_O
 //
 // Between W_E and W_U both are tables over tokens: W_E QK W_E^T [V destination, V source] and W_E OV W_U [V source, V
 // out]. With the direct path W_E W_U, a table of bigrams, that is all of a one-layer model (Elhage et al. 2021).
