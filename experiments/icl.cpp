@@ -38,22 +38,26 @@ Pairs dictionary(int64_t n, bool unseen, Rng& rng) {
   return pairs;
 }
 
-// Pairs of a dictionary of 2 to 8, in this share of the sequences with arrows.
+// Pairs of a dictionary of 2 to 8, in this share of the sequences with arrows. The loss counts the values of keys that
+// occurred before: nothing else can be known.
 Batch lines(int64_t B, double with_arrows, Rng& rng) {
-  Tokens s(B, 65);
+  constexpr int64_t T = 64;
+  Batch batch{Tokens(B, T), Tokens(B, T)};
+  std::ranges::fill(batch.targets.ids, -1);
   for (int64_t b = 0; b < B; ++b) {
     const Pairs pairs = dictionary(2 + rng.below(7), false, rng);
-    const bool arrows = rng.uniform() < with_arrows;
-    std::vector<int32_t> text;
-    while (int64_t(text.size()) < s.T) {
-      const Pair& p = pairs[size_t(rng.below(int64_t(pairs.size())))];
-      text.push_back(p.key);
-      if (arrows) text.push_back(arrow);
-      text.push_back(p.value);
+    const int64_t per_line = rng.uniform() < with_arrows ? 3 : 2;
+    std::vector<bool> known(pairs.size());
+    for (int64_t t = 0; t < T; t += per_line) {
+      const auto i = size_t(rng.below(int64_t(pairs.size())));
+      const int32_t line[] = {pairs[i].key, per_line == 3 ? arrow : pairs[i].value, pairs[i].value};
+      for (int64_t j = 0; j < per_line && t + j < T; ++j) batch.inputs(b, t + j) = line[j];
+      const int64_t before_value = t + per_line - 2;
+      if (known[i] && before_value < T) batch.targets(b, before_value) = pairs[i].value;
+      known[i] = true;
     }
-    std::copy_n(text.begin(), s.T, s.ids.begin() + b * s.T);
   }
-  return next_token_batch(s);
+  return batch;
 }
 
 // Prompts: each of n lines once, then "key ->".
@@ -142,7 +146,7 @@ void icl(Run& run) {
   c1.n_layers = 1, c1.n_heads = 8;
   Transformer model(c, run.seed()), one(c1, run.seed()), plain(c, run.seed()), arrows_only(c, run.seed());
   const Transformer untrained(c, run.seed());
-  const TrainOptions options{.steps = run.options().steps, .lr = 6e-3};
+  const TrainOptions options{.steps = run.options().steps, .lr = 3e-3};
   const auto half = [](Rng& rng) { return lines(32, 0.5, rng); };
   train(run, "two_layers", model, half, options);
   train(run, "one_layer", one, half, options);
@@ -194,6 +198,6 @@ void icl(Run& run) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return run_experiment(argc, argv, {"icl", "A -> B, C -> D, A -> ?: what is learned from a prompt?", 2000, 300},
+  return run_experiment(argc, argv, {"icl", "A -> B, C -> D, A -> ?: what is learned from a prompt?", 3000, 300},
                         nullptr, icl);
 }
