@@ -146,7 +146,7 @@ void icl(Run& run) {
   c1.n_layers = 1, c1.n_heads = 8;
   Transformer model(c, run.seed()), one(c1, run.seed()), plain(c, run.seed()), arrows_only(c, run.seed());
   const Transformer untrained(c, run.seed());
-  const TrainOptions options{.steps = run.options().steps, .lr = 3e-3};
+  const TrainOptions options{.steps = run.options().steps, .lr = 3e-3, .cosine = true};
   const auto half = [](Rng& rng) { return lines(32, 0.5, rng); };
   train(run, "two_layers", model, half, options);
   train(run, "one_layer", one, half, options);
@@ -198,6 +198,6 @@ void icl(Run& run) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return run_experiment(argc, argv, {"icl", "A -> B, C -> D, A -> ?: what is learned from a prompt?", 3000, 300},
+  return run_experiment(argc, argv, {"icl", "A -> B, C -> D, A -> ?: what is learned from a prompt?", 4000, 300},
                         nullptr, icl);
 }
