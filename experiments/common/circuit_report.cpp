@@ -46,6 +46,29 @@ Specialists specialists_of(const Weights& w, Rng& rng) {
   return s;
 }
 
+std::vector<double> raised_copying_scores(const Trace& t, int64_t layer) {
+  const Tensor& x = t.probe[fmt::format("blocks.{}.resid_pre", layer)];
+  const int64_t B = t.tokens.B, T = t.tokens.T;
+  std::vector<double> scores;
+  for (size_t h = 0; h < t.w.layers[size_t(layer)].size(); ++h) {
+    const Tensor pattern = t.patterns[size_t(layer)].select(1, int64_t(h)).contiguous();
+    const Tensor raised = matmul(moved(t.w.layers[size_t(layer)][h], pattern, x), t.w.W_U);
+    double share = 0, n = 0;
+    for (int64_t i = 0; i < B * T; ++i) {
+      const Real *const row = raised.data() + i * t.w.V(), *const a = pattern.data() + i * T;
+      double mean = 0, all = 0;
+      for (int64_t v = 0; v < t.w.V(); ++v) mean += double(row[v]) / double(t.w.V());
+      const auto above = [&](int64_t j) { return std::max(0.0, double(row[t.tokens(i / T, j)]) - mean); };
+      std::vector<bool> counted(size_t(t.w.V()));
+      for (int64_t j = 0; j < T; ++j)
+        if (!counted[size_t(t.tokens(i / T, j))]) counted[size_t(t.tokens(i / T, j))] = true, all += above(j);
+      if (all > 0) share += above(std::max_element(a, a + T) - a) / all, ++n;
+    }
+    scores.push_back(n > 0 ? 2 * share / n - 1 : -1);
+  }
+  return scores;
+}
+
 std::vector<Composed> compositions(const Weights& w, Rng& rng) {
   std::vector<Composed> all;
   if (w.layers.empty()) return all;

@@ -21,6 +21,11 @@ struct Specialists {
 };
 Specialists specialists_of(const Weights& w, Rng& rng);
 
+// Copying by its effect (Olsson et al. 2022): what a head adds to the logits, above the mean of all tokens and where
+// positive: how much of that, of all that the tokens in its sequence get, goes to the token it attends to most? From -1
+// (nothing) to 1 (all), for each head of a layer. (The paper leaves open how it scales; this is twice the share minus 1.)
+std::vector<double> raised_copying_scores(const Trace& t, int64_t layer);
+
 // The strongest compositions of two heads, by their distance from the null: score, null, standard deviations.
 struct Composed {
   HeadId first, second;

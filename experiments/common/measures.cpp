@@ -62,13 +62,14 @@ double Predictions::mean_loss_at(int64_t t) const {
   return sum / double(B);
 }
 
-Predictions predict(const Transformer& model, const Batch& batch) {
+Predictions predict(const Transformer& model, const Batch& batch, Probe* probe) {
+  Probe none;
   const NoGrad no_grad;
   const int64_t B = batch.inputs.B, T = batch.inputs.T, V = model.config.d_vocab, most = 16;
   Predictions p{B, T, {}, {}};
   for (int64_t first = 0; first < B; first += most) {
     const int64_t count = std::min(most, B - first);
-    const Tensor logits = model.logits(rows(batch.inputs, first, count)).value();
+    const Tensor logits = model.logits(rows(batch.inputs, first, count), probe ? *probe : none).value();
     for (int64_t i = 0; i < count * T; ++i) {
       const Real* const row = logits.data() + i * V;
       const int32_t target = batch.targets.ids[size_t(first * T + i)];
@@ -112,6 +113,12 @@ double order_blind_accuracy(const Batch& batch) {
   return std::max({any, most, least}) / n;
 }
 
+double copied_accuracy(const Predictions& p, const Tokens& targets, const std::vector<CopiedPosition>& where) {
+  double right = 0;
+  for (const CopiedPosition& c : where) right += p.best[size_t(c.b * p.T + c.t)] == targets(c.b, c.t);
+  return right / double(where.size());
+}
+
 double mean_loss_where(const std::vector<double>& loss, const Tokens& inputs, bool repeated) {
   const auto source = induction_sources(inputs);
   double sum = 0, n = 0;
@@ -126,8 +133,17 @@ double follow_rate(const Transformer& model, const Swapped& s) {
   return double(std::ranges::count_if(s.expected, follows)) / double(s.expected.size());
 }
 
-double icl_score(const Predictions& p) {
-  return p.mean_loss_at(int64_t(0.98 * double(p.T))) - p.mean_loss_at(int64_t(0.1 * double(p.T)));
+double icl_score(const Predictions& p) { return icl_score(p, 0.98, 0.1); }
+
+double icl_score(const Predictions& p, double late, double early, double around) {
+  const auto reach = int64_t(around * double(p.T));
+  const auto loss = [&](double where) {
+    const auto centre = int64_t(where * double(p.T));
+    double sum = 0;
+    for (int64_t t = centre - reach; t <= centre + reach; ++t) sum += p.mean_loss_at(t);
+    return sum / double(2 * reach + 1);
+  };
+  return loss(late) - loss(early);
 }
 
 HeadScores head_scores(const Transformer& model, const Tokens& tokens) {
@@ -188,7 +204,10 @@ Rise rise(const Curve& curve, const std::string& key) {
 }
 
 double rank_correlation(const Curve& curve, const std::string& a, const std::string& b) {
-  const auto x = column(curve, a), y = column(curve, b);
+  return rank_correlation(column(curve, a), column(curve, b));
+}
+
+double rank_correlation(const std::vector<double>& x, const std::vector<double>& y) {
   const auto is_nan = [](double v) { return std::isnan(v); };
   if (std::ranges::any_of(x, is_nan) || std::ranges::any_of(y, is_nan)) return undefined;  // no order, so no ranks
   return correlation(ranks(x), ranks(y));

@@ -19,7 +19,7 @@ struct Predictions {
 
   double mean_loss_at(int64_t t) const;  // over the batch, at one position
 };
-Predictions predict(const Transformer& model, const Batch& batch);
+Predictions predict(const Transformer& model, const Batch& batch, Probe* probe = nullptr);
 
 // The share of the positions with an earlier occurrence of the current token where the model's best guess is right.
 double induction_accuracy(const Predictions& p, const Batch& batch);
@@ -27,6 +27,9 @@ double induction_accuracy(const Predictions& p, const Batch& batch);
 // token seen", "the most frequent" and "the least frequent", ties broken at random. What copying without induction can
 // reach.
 double order_blind_accuracy(const Batch& batch);
+
+// The share of these positions where the best guess is what follows at their source (tasks.h).
+double copied_accuracy(const Predictions& p, const Tokens& targets, const std::vector<CopiedPosition>& where);
 
 // Mean of `loss` over the positions that have (`repeated`) or have not an earlier occurrence of the current token.
 double mean_loss_where(const std::vector<double>& loss, const Tokens& inputs, bool repeated);
@@ -45,6 +48,8 @@ double mean_loss(const Predictions& p);  // over all positions
 // In-context-learning score: mean loss late in the sequence minus mean loss early; negative if the context helps. The
 // positions are floor(.98 T) and floor(.1 T), as 500 and 50 are of 512 in Olsson et al. 2022.
 double icl_score(const Predictions& p);
+// At floor(late T) and floor(early T); each the mean over the positions up to `around` T away.
+double icl_score(const Predictions& p, double late, double early, double around = 0);
 
 // Scores of every head, [layer][head] (nn/circuits/heads.h), on these tokens.
 struct HeadScores {
@@ -65,5 +70,6 @@ struct Rise {
 Rise rise(const Curve& curve, const std::string& key);
 // Spearman's rank correlation of two logged quantities, over the logged steps. NaN if one is undefined somewhere.
 double rank_correlation(const Curve& curve, const std::string& a, const std::string& b);
+double rank_correlation(const std::vector<double>& x, const std::vector<double>& y);
 
 }  // namespace clearhead

@@ -29,7 +29,7 @@ struct RepeatedSegment {
 
 nlohmann::json to_json(const RepeatedSegment& task);
 
-// One segment of uniformly random tokens, copied to a random later place:
+// One segment of uniformly random tokens, copied to a random later place (where the copy is, is drawn first):
 //
 //     x x x | S S S S | x x x x x | S S S S | x x
 //
@@ -50,9 +50,12 @@ struct CopiedPosition {
   int64_t b, t, source;
 };
 std::vector<CopiedPosition> copied_positions(const CopiedSegment& task, const CopiedSegment::Sample& s);
-// The accuracy there of matching up to n tokens: the most frequent follower of what the last n tokens followed before,
-// ties at random; where they did not, of the last n - 1, and so on.
-double matching_accuracy(const CopiedSegment& task, const CopiedSegment::Sample& s, int64_t n);
+// How many different tokens followed earlier occurrences of the token at the destination.
+int64_t followers(const Tokens& tokens, const CopiedPosition& c);
+// The accuracy there of a rule that looks for an earlier occurrence of the last n tokens, at least `gap` back, and repeats
+// what followed: the best of the first, the last, and the most frequent, ties at random. Where there is none, of the last
+// n - 1 tokens, and so on.
+double matching_accuracy(const CopiedSegment& task, const CopiedSegment::Sample& s, int64_t n, int64_t gap = 1);
 
 // Where induction can predict: copies[b * T + t] = the most recent earlier position j + 1 whose predecessor equals
 // token t, or -1 where token t is new. Copying what stands there is the induction rule.
