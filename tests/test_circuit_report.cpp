@@ -8,6 +8,8 @@
 
 #include "experiments/common/tasks.h"
 #include "nn/circuits/handmade.h"
+#include "tensor/blas.h"
+#include "tensor/kernels.h"
 #include "tests/circuit_models.h"
 
 namespace {
@@ -96,6 +98,33 @@ TEST(Specialists, OfAHandmadeCopierCopy) {
   const Specialists s = specialists_of(w, rng);
   EXPECT_GT(s.together.eigenvalues, 0.99);
   EXPECT_EQ(s.together.own_is_first, 1);
+}
+
+// The handmade model's second layer raises exactly what it attends to; its first writes where no logits are read.
+TEST(RaisedCopying, OfAHandmadeInductionModel) {
+  Tokens six(1, 24);
+  for (int64_t i = 0; i < 24; ++i) six(0, i) = int32_t(i % 6);
+  const Trace t = trace(model_of(handmade_induction(12, 24)), six);
+  EXPECT_GT(raised_copying_scores(t, 1)[0], 0.6);
+  EXPECT_EQ(raised_copying_scores(t, 0), (std::vector<double>{-1}));
+}
+
+// By definition, for one destination of one head.
+TEST(RaisedCopying, IsTheShareOfTheMostAttendedToken) {
+  const Transformer model = some_model(1);
+  const Trace t = trace(model, random_tokens(1, 1, 11, 5));  // one token, which is all that can be attended to
+  for (const double score : raised_copying_scores(t, 0)) EXPECT_TRUE(score == 1 || score == -1) << score;
+  const Trace two = trace(model, random_tokens(1, 2, 11, 5));
+  const Tensor out = moved(two.w.layers[0][1], two.patterns[0].select(1, 1).contiguous(), embedded(two.w, two.tokens));
+  double share = 0, n = 0;
+  for (int64_t i = 0; i < 2; ++i) {
+    const Tensor row = matmul(out, two.w.W_U).select(1, i);
+    const double mean = sum_all(row) / 11;
+    const auto above = [&](int64_t j) { return std::max(0.0, double(row.at({0, two.tokens(0, j)})) - mean); };
+    const double a0 = double(two.patterns[0].at({0, 1, i, 0}));
+    if (above(0) + above(1) > 0) share += above(a0 >= 0.5 ? 0 : 1) / (above(0) + above(1)), ++n;
+  }
+  EXPECT_NEAR(raised_copying_scores(two, 0)[1], n > 0 ? 2 * share / n - 1 : -1, 1e-5);
 }
 
 }  // namespace

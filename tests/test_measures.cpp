@@ -6,6 +6,7 @@
 
 #include "experiments/common/findings.h"
 #include "experiments/common/measures.h"
+#include "experiments/common/snapshots.h"
 #include "experiments/common/tasks.h"
 
 using namespace clearhead;
@@ -162,6 +163,44 @@ TEST(Findings, TablesSayWhatFails) {
   const std::string seeds =
       seeds_table({{finding(0.7, at_least(0.6))}, {finding(nan, at_least(0.6))}, {finding(0.8, at_least(0.6))}});
   EXPECT_NE(seeds.find("2/3        0.7        nan"), std::string::npos) << seeds;
+}
+
+TEST(IclScore, OfTwoPositionsOrWhatIsAroundThem) {
+  Predictions p{2, 20, {}, {}};
+  for (int b = 0; b < 2; ++b)
+    for (int t = 0; t < 20; ++t) p.loss.push_back(t * t + b);
+  EXPECT_DOUBLE_EQ(icl_score(p, 0.5, 0.1), 100 - 4);
+  EXPECT_DOUBLE_EQ(icl_score(p, 0.5, 0.1, 0.05), (81 + 100 + 121 - 1 - 4 - 9) / 3.0);
+  EXPECT_DOUBLE_EQ(icl_score(p), 19 * 19 - 4);
+}
+
+TEST(CopiedAccuracy, CountsOnlyThesePositions) {
+  const Predictions p{2, 3, {1, 2, 3, 4, 5, 6}, {}};
+  Tokens targets(2, 3);
+  targets.ids = {1, 0, 0, 0, 5, 0};
+  EXPECT_DOUBLE_EQ(copied_accuracy(p, targets, {{0, 0, 0}, {1, 1, 0}}), 1);
+  EXPECT_DOUBLE_EQ(copied_accuracy(p, targets, {{0, 0, 0}, {0, 1, 0}, {1, 1, 0}, {1, 2, 0}}), 0.5);
+}
+
+TEST(PatternTable, ShowsWhatWasSeen) {
+  EXPECT_EQ(pattern_table(Tensor::from({2, 2}, {1, 0, 0.25, 0.75}), {"A", "B"}),
+            "         A    B\n    A  1.0    .\n    B  0.2  0.8");
+}
+
+TEST(Snapshots, RanksOfAllHeadsAndPathsOfLosses) {
+  Curve a, b;  // two models that go the same way to (1, 0), and then apart
+  const std::vector<std::vector<double>> first{{0, 0}, {1, 0}, {3, 0}}, second{{0, 0}, {1, 0}, {1, 4}};
+  for (int i = 0; i < 3; ++i) {
+    a.push_back({{"step", 10 * i}, {"losses", first[size_t(i)]}, {"prefix_1", {i, 2 * i}}});
+    b.push_back({{"step", 10 * i}, {"losses", second[size_t(i)]}});
+  }
+  EXPECT_EQ(all_heads(a, "prefix_1"), (std::vector<double>{0, 0, 1, 2, 2, 4}));
+  const Apart apart = loss_paths(a, b, 10);
+  EXPECT_NEAR(apart.before, 0, 1e-5);
+  EXPECT_NEAR(apart.end, std::sqrt(20.0), 1e-5);  // two numbers per snapshot: nothing is lost
+  EXPECT_NEAR(apart.way, 3, 1e-5);
+  b.pop_back();
+  EXPECT_THROW(loss_paths(a, b, 10), Error);
 }
 
 }  // namespace

@@ -149,4 +149,49 @@ TEST(MarkovChain, IsAFunctionOfItsRng) {
   EXPECT_NE(MarkovChain(4, Rng(1)).P, MarkovChain(4, Rng(2)).P);
 }
 
+TEST(CopiedSegment, CopiesOneSegmentToALaterPlace) {
+  const CopiedSegment task{.V = 50, .T = 30, .length = 6};
+  Rng rng(2);
+  const auto s = task.sample(400, rng);
+  EXPECT_EQ(s.tokens.shape(), (Shape{400, 31}));
+  std::set<int64_t> from, to, distance;
+  for (int64_t b = 0; b < 400; ++b) {
+    const int64_t f = s.from[size_t(b)], t = s.to[size_t(b)];
+    from.insert(f), to.insert(t), distance.insert(t - f);
+    ASSERT_TRUE(f >= 0 && t >= f + 6 && t + 6 <= 31);
+    for (int64_t i = 0; i < 6; ++i) ASSERT_EQ(s.tokens(b, f + i), s.tokens(b, t + i));
+  }
+  EXPECT_EQ(*to.begin(), 6);
+  EXPECT_EQ(*to.rbegin(), 25);
+  EXPECT_EQ(*from.begin(), 0);
+  EXPECT_GE(distance.size(), 19u);  // 6 .. 25
+  const auto where = copied_positions(task, s);
+  ASSERT_EQ(where.size(), 400u * 5);
+  for (const auto& [b, t, source] : where) {
+    ASSERT_EQ(s.tokens(b, t), s.tokens(b, source));
+    ASSERT_EQ(s.tokens(b, t + 1), s.tokens(b, source + 1));
+  }
+  EXPECT_THROW((CopiedSegment{.V = 5, .T = 10, .length = 6}.sample(1, rng)), Error);
+}
+
+// A segment of three tokens; what is predicted are the second and third of its copy, which begins at `to`.
+double rule(const std::vector<int32_t>& ids, int64_t from, int64_t to, int64_t n, int64_t gap = 1) {
+  CopiedSegment::Sample s{Tokens(1, int64_t(ids.size())), {from}, {to}};
+  s.tokens.ids = ids;
+  return matching_accuracy({.V = 10, .T = int64_t(ids.size()) - 1, .length = 3}, s, n, gap);
+}
+
+TEST(CopiedSegment, RulesByHand) {
+  EXPECT_EQ(rule({1, 2, 3, 2, 9, 1, 4, 1, 2, 3}, 0, 7, 1), 1);        // the first occurrences are the right ones
+  EXPECT_EQ(rule({1, 4, 2, 9, 5, 1, 2, 3, 1, 2, 3}, 5, 8, 1), 1);     // the last ones are
+  EXPECT_EQ(rule({1, 4, 2, 9, 5, 1, 2, 3, 1, 2, 3}, 5, 8, 1, 4), 0);  // but they are only three back
+  EXPECT_EQ(rule({1, 4, 1, 2, 3, 1, 4, 2, 1, 2, 3}, 2, 8, 1), 0.5);   // 1: 4, 2, 4 followed; 2: 3 or (last) 1
+  EXPECT_EQ(rule({5, 1, 4, 5, 1, 2, 1, 4, 5, 1, 2}, 3, 8, 1), 0.5);   // 5: always 1; 1: 4, 2, 4 followed
+  EXPECT_EQ(rule({7, 1, 4, 5, 1, 2, 1, 4, 5, 1, 2}, 3, 8, 2), 1);     // "5 1" was followed by 2 alone
+  Tokens x(1, 5);
+  x.ids = {1, 2, 1, 3, 1};
+  EXPECT_EQ(followers(x, {0, 4, 0}), 2);
+  EXPECT_EQ(followers(x, {0, 2, 0}), 1);
+}
+
 }  // namespace
