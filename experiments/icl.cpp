@@ -112,21 +112,19 @@ Answers ask(const Transformer& model, const Prompts& q) {
   return a;
 }
 
-// Attention of one head from the last arrow, to the right answer and to all answers: of the head that gives the right one
-// most.
+// Attention from the last arrow, to the right answer and to all answers: of the head that gives the right one most.
 struct Looks {
-  std::string head;
   double right = 0, all = 0;
 };
 Looks looks(const Transformer& model, const Prompts& q) {
   const NoGrad no_grad;
   Probe probe;
-  probe.capture("*.attn.pattern");
+  probe.capture("blocks.1.attn.pattern");
   model.stream(q.tokens, probe);
+  const Tensor& pattern = probe["blocks.1.attn.pattern"];
   Looks best_one;
   for (int64_t h = 0; h < model.config.n_heads; ++h) {
-    const Tensor& pattern = probe["blocks.1.attn.pattern"];
-    Looks l{fmt::format("L1H{}", h)};
+    Looks l;
     for (int64_t b = 0; b < q.tokens.B; ++b)
       for (int64_t t = 2; t < q.tokens.T; t += 3) {
         const double a = double(pattern.at({b, h, q.tokens.T - 1, t})) / double(q.tokens.B);
@@ -140,10 +138,8 @@ Looks looks(const Transformer& model, const Prompts& q) {
 void icl(Run& run) {
   run.config = {{"steps", run.options().steps}};
   run.begin();
-  Config c;
-  c.d_vocab = V;
-  Config c1 = c;
-  c1.n_layers = 1, c1.n_heads = 8;
+  Config c, c1;
+  c.d_vocab = c1.d_vocab = V, c1.n_layers = 1, c1.n_heads = 8;
   Transformer model(c, run.seed()), one(c1, run.seed()), plain(c, run.seed()), arrows_only(c, run.seed());
   const Transformer untrained(c, run.seed());
   const TrainOptions options{.steps = run.options().steps, .lr = 3e-3, .cosine = true};

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "experiments/common/in_context_markov.h"
 #include "experiments/common/tasks.h"
 
 using namespace clearhead;
@@ -192,6 +193,40 @@ TEST(CopiedSegment, RulesByHand) {
   x.ids = {1, 2, 1, 3, 1};
   EXPECT_EQ(followers(x, {0, 4, 0}), 2);
   EXPECT_EQ(followers(x, {0, 2, 0}), 1);
+}
+
+TEST(InContextMarkov, StrategiesByHand) {
+  Tokens x(1, 4);
+  x.ids = {0, 1, 0, 1};
+  const Tensor unigrams = predictions_of(unigram, x, 3), bigrams = predictions_of(bigram, x, 3);
+  EXPECT_NEAR(double(predictions_of(uniform, x, 3).at({0, 3, 2})), 1.0 / 3, 1e-6);
+  EXPECT_NEAR(double(unigrams.at({0, 2, 0})), 3.0 / 6, 1e-6);  // seen: 0 twice, 1 once
+  EXPECT_NEAR(double(bigrams.at({0, 2, 1})), 2.0 / 4, 1e-6);   // after 0 came 1, once
+  EXPECT_NEAR(double(bigrams.at({0, 1, 2})), 1.0 / 3, 1e-6);   // after 1 nothing came yet
+  EXPECT_NEAR(double(bigrams.at({0, 3, 0})), 2.0 / 4, 1e-6);
+  EXPECT_NEAR(kl(unigrams, unigrams), 0, 1e-9);
+  EXPECT_NEAR(kl(Tensor::from({1, 1, 2}, {1, 0}), Tensor::from({1, 1, 2}, {0.5, 0.5})), std::log(2.0), 1e-6);
+  EXPECT_THROW(kl(unigrams, Tensor({1, 4, 2})), Error);
+}
+
+// Mean loss in nats of a strategy on sampled sequences.
+double loss_of(Strategy strategy, const InContextMarkov& task) {
+  Rng rng(3, Stream::eval);
+  const Batch batch = next_token_batch(task.sample(1000, rng));
+  const Tensor p = predictions_of(strategy, batch.inputs, task.k);
+  double sum = 0;
+  for (int64_t b = 0; b < batch.inputs.B; ++b)
+    for (int64_t t = 0; t < batch.inputs.T; ++t) sum -= std::log(double(p.at({b, t, batch.targets(b, t)})));
+  return sum / double(batch.inputs.ids.size());
+}
+
+TEST(InContextMarkov, BigramsPredictBestAndUnigramsSayNothingWhereStatesAreEquallyFrequent) {
+  const InContextMarkov task, equal{.doubly_stochastic = true};
+  EXPECT_NEAR(loss_of(uniform, task), std::log(3.0), 1e-5);
+  EXPECT_LT(loss_of(unigram, task), loss_of(uniform, task) - 0.05);
+  EXPECT_LT(loss_of(bigram, task), loss_of(unigram, task) - 0.05);
+  EXPECT_GT(loss_of(unigram, equal), loss_of(uniform, equal));  // estimating what is equal costs a little
+  EXPECT_LT(loss_of(bigram, equal), loss_of(uniform, equal) - 0.05);
 }
 
 }  // namespace
