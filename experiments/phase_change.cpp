@@ -7,6 +7,8 @@
 // Source     Olsson et al. 2022. Formulas: experiments/common/measures.h, snapshots.h and circuit_report.h.
 #include <fmt/core.h>
 
+#include <cmath>
+
 #include "experiments/common/measures.h"
 #include "experiments/common/snapshots.h"
 #include "tensor/blas.h"
@@ -77,11 +79,15 @@ void together(Run& run, const Curve& two, const Curve& one) {
   run.finding(empirical, "I5", "one and two layers go the same way, until then",
               "distance of their losses, until half of t10 / at the end", apart.before / apart.end, at_most(0.25),
               olsson, {{"at the end / length of the way", apart.end / apart.way}}, "they part where the change begins");
-  const Rise first = rise(two, "one_choice"), second = rise(two, "several");
-  run.say(fmt::format(
-      "accuracy at the copy: half way at step {:.0f} where the token was followed by one token before, {:.0f} "
-      "where by several",
-      first.t50, second.t50));
+  for (const auto& e : two)
+    if (double(e.at("step")) >= b.t90 || &e == &two.back()) {
+      run.say(fmt::format(
+          "accuracy at the copy when prefix matching is 90 % there, step {}: {:.3f} where the token was followed by "
+          "one token before, {:.3f} where by several; in the end {:.3f} and {:.3f}",
+          int64_t(e.at("step")), double(e.at("one_choice")), double(e.at("several")),
+          double(two.back().at("one_choice")), double(two.back().at("several"))));
+      break;
+    }
 }
 
 void head_measures(Run& run, const Curve& two) {
@@ -165,12 +171,9 @@ void phase_change(Run& run) {
   const Curve curve = train(run, "two_layers", two, batches, options, watch),
               control = train(run, "one_layer", one, batches, options, watch);
   save_model(run.path("model.safetensors"), two);
-  for (const auto& e : curve)
-    if (e.at("accuracy") >= 0.5) {
-      run.finding(empirical, "I5", "the change comes early", "million tokens to an accuracy of .5",
-                  double(e.at("tokens")) / 1e6, at_most(6), peer, {}, "89");
-      break;
-    }
+  const auto half = std::ranges::find_if(curve, [](const auto& e) { return e.at("accuracy") >= 0.5; });
+  run.finding(empirical, "I5", "the change comes early", "million tokens to an accuracy of .5",
+              half == curve.end() ? std::nan("") : double(half->at("tokens")) / 1e6, at_most(6), peer, {}, "89");
   together(run, curve, control);
   head_measures(run, curve);
   mechanism(run, two, data);
