@@ -156,36 +156,36 @@ void icl(Run& run) {
   const int64_t n = 6;
   const Prompts seen = prompts(n, Ask::seen, run.seed());
   const auto accuracy = [&](Ask what) { return ask(model, prompts(n, what, run.seed())).right; };
-  run.say(fmt::format("prompts of {} lines, each shown once; accuracy with", n));
+  const double right = accuracy(Ask::seen), unseen_pairs = accuracy(Ask::unseen_pairs),
+               untrained_keys = accuracy(Ask::untrained_keys), untrained_values = accuracy(Ask::untrained_values);
   run.say(
-      fmt::format("  pairs as in training {:.3f}, held-out pairs {:.3f}, lines of other letters between {:.3f}\n"
+      fmt::format("prompts of {} lines, each shown once; accuracy with\n"
+                  "  pairs as in training {:.3f}, held-out pairs {:.3f}, lines of other letters between {:.3f}\n"
                   "  letters that never occurred: as keys {:.3f}, as values {:.3f}",
-                  accuracy(Ask::seen), accuracy(Ask::unseen_pairs), accuracy(Ask::distractors),
-                  accuracy(Ask::untrained_keys), accuracy(Ask::untrained_values)));
+                  n, right, unseen_pairs, accuracy(Ask::distractors), untrained_keys, untrained_values));
   std::string by_lines = "accuracy by the number of lines:";
   for (int64_t k = 1; k <= 12; ++k)
     by_lines += fmt::format(" {}: {:.2f}", k, ask(model, prompts(k, Ask::seen, run.seed())).right);
   run.say(by_lines);
 
-  run.finding(empirical, "S3", "a key that was shown once gets its value", "accuracy, 6 lines", ask(model, seen).right,
-              at_least(0.95), article,
+  run.finding(empirical, "S3", "a key that was shown once gets its value", "accuracy, 6 lines", right, at_least(0.95),
+              article,
               {{"one layer", ask(one, seen).right},
                {"arrows only", ask(arrows_only, seen).right},
                {"one-token matching", 1.0 / n},
                {"untrained", ask(untrained, seen).right}});
-  run.finding(empirical, "S6", "also pairs that never occurred in training", "accuracy, held-out pairs",
-              accuracy(Ask::unseen_pairs), at_least(0.95), article, {}, "\"hard to generalize to unseen patterns\"");
-  run.finding(empirical, "S6", "but not letters that never occurred", "accuracy, untrained values",
-              accuracy(Ask::untrained_values), at_most(0.1), "control",
-              {{"untrained keys", accuracy(Ask::untrained_keys)}});
+  run.finding(empirical, "S6", "also pairs that never occurred in training", "accuracy, held-out pairs", unseen_pairs,
+              at_least(0.95), article, {}, "\"hard to generalize to unseen patterns\"");
+  run.finding(empirical, "S6", "but not letters that never occurred", "accuracy, untrained values", untrained_values,
+              at_most(0.1), "control", {{"untrained keys", untrained_keys}});
   const Answers unseen = ask(model, prompts(n, Ask::unseen_key, run.seed()));
   run.finding(empirical, "S3", "E -> F cannot be learned from A -> B and C -> D: F is no likelier than any letter",
               "P(F) V, after a key that was not shown", unseen.p * V, at_most(2), article,
               {{"P(one of the values shown)", unseen.p_values}}, "\"so predicts F\"");
   const Looks now = looks(model, seen), one_token = looks(plain, seen);
   run.finding(empirical, "S3", "from the last arrow, a head finds the answer to this key, not all answers",
-              "attention to the right answer / to all answers, " + std::string("best head of layer 1"),
-              now.right / now.all, at_least(0.8), olsson, {{"attention to all answers", now.all}});
+              "attention to the right answer / to all answers, best head of layer 1", now.right / now.all,
+              at_least(0.8), olsson, {{"attention to all answers", now.all}});
   run.finding(
       empirical, "S3", "while plain induction heads match the arrow, and find all answers",
       "the same, of a model trained on repeated segments", one_token.right / one_token.all, at_most(0.4), olsson,

@@ -17,9 +17,10 @@ const std::string edelman = "Edelman et al. 2024";
 
 struct Course {
   Curve curve;
-  double excess;                            // final loss above Bayes, nats
   std::array<double, 3> nearest{};          // for how many steps each strategy was the nearest
   std::array<double, 3> first{-1, -1, -1};  // and from when
+
+  double excess() const { return curve.back().at("excess"); }  // final loss above Bayes, nats
 };
 
 Course fit(Run& run, const std::string& label, int64_t layers, const InContextMarkov& task) {
@@ -41,7 +42,6 @@ Course fit(Run& run, const std::string& label, int64_t layers, const InContextMa
         for (Strategy s : {uniform, unigram, bigram}) j[strategy_names[s]] = kl(p, strategies[s]);
         return j;
       });
-  course.excess = course.curve.back().at("excess");
   std::string text =
       fmt::format("{}: KL(model || strategy), nats\n   step  uniform  unigram   bigram   loss above Bayes", label);
   for (size_t i = 0; i < course.curve.size(); ++i) {
@@ -65,7 +65,7 @@ void markov(Run& run) {
   const Course two = fit(run, "two_layers", 2, {}), one = fit(run, "one_layer", 1, {}),
                equal = fit(run, "equally_frequent", 2, {.doubly_stochastic = true});
   run.finding(planted, "Edelman", "in the end the model is as good as Bayes", "loss above the Bayes predictor, nats",
-              two.excess, at_most(0.02), edelman, {{"one layer", one.excess}}, "converges to it");
+              two.excess(), at_most(0.02), edelman, {{"one layer", one.excess()}}, "converges to it");
   run.finding(empirical, "Edelman", "it is nearest to uniform, then to counting states, then to counting bigrams",
               "1 if each is the nearest at some time, first in this order",
               two.first[0] >= 0 && two.first[0] < two.first[1] && two.first[1] < two.first[2], at_least(1), edelman,
@@ -76,7 +76,7 @@ void markov(Run& run) {
               "steps nearest to unigram / steps until bigrams", plateau(equal), at_most(0.1), edelman,
               {{"otherwise", plateau(two)}}, "the plateau vanishes");
   run.finding(empirical, "Edelman", "one layer stays with the states",
-              "loss of one layer above the Bayes predictor, nats", one.excess, at_least(0.1), edelman,
+              "loss of one layer above the Bayes predictor, nats", one.excess(), at_least(0.1), edelman,
               {{"steps near bigram", one.nearest[2]}}, "a single layer does not learn it");
 }
 }  // namespace

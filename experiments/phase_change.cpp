@@ -25,8 +25,8 @@ std::string key(double late, double early) { return fmt::format("icl_{}_{}", lat
 struct Data {
   CopiedSegment::Sample eval, watched;
   Tokens random;  // 25 random tokens, four times
-  std::vector<CopiedPosition> one_choice,
-      several;  // copied positions whose token was followed by one token before, by more
+  // Copied positions of `watched`: all, those whose token was followed by one token before, and by several.
+  std::vector<CopiedPosition> copied, one_choice, several;
 };
 
 nlohmann::json snapshot(const Transformer& m, const Data& data) {
@@ -34,14 +34,29 @@ nlohmann::json snapshot(const Transformer& m, const Data& data) {
   const Predictions p = predict(m, batch);
   nlohmann::json j = head_snapshot(trace(m, data.random));
   for (const auto& [late, early] : index_pairs) j[key(late, early)] = icl_score(p, late, early, 0.04);
-  j["accuracy"] = copied_accuracy(p, batch.targets, copied_positions(task, data.watched));
+  j["accuracy"] = copied_accuracy(p, batch.targets, data.copied);
   j["one_choice"] = copied_accuracy(p, batch.targets, data.one_choice);
   j["several"] = copied_accuracy(p, batch.targets, data.several);
   j["losses"] = rounded_losses(p, 8), j["eval_loss"] = mean_loss(p);
-  std::vector<double> by_position;
-  for (int64_t t = 0; t < p.T; t += 8) by_position.push_back(p.mean_loss_at(t));
-  j["loss_by_position"] = by_position;
+  for (int64_t t = 0; t < p.T; t += 16) j["loss_by_position"].push_back(p.mean_loss_at(t));
   return j;
+}
+
+// What the program is about, at every eighth snapshot.
+std::string course(const Curve& curve) {
+  std::string text =
+      "  step    loss  accuracy     ICL  previous   prefix matching of L1H0 ..   loss at positions 0, 16, .. 112";
+  for (size_t i = 0; i < curve.size(); ++i) {
+    const auto& e = curve[i];
+    if (i % 8 != 0 && i + 1 != curve.size()) continue;
+    const double icl = e.at(key(index_pairs[0].first, index_pairs[0].second));
+    text += fmt::format("\n{:>6}  {:.3f}  {:8.3f}  {:6.3f}  {:8.3f}  ", int64_t(e.at("step")),
+                        double(e.at("eval_loss")), double(e.at("accuracy")), icl, double(e.at("previous")));
+    for (const double prefix : e.at("prefix_1")) text += fmt::format(" {:.2f}", prefix);
+    text += "          ";
+    for (const double loss : e.at("loss_by_position")) text += fmt::format(" {:.2f}", loss);
+  }
+  return text;
 }
 
 void together(Run& run, const Curve& two, const Curve& one) {
@@ -79,15 +94,15 @@ void together(Run& run, const Curve& two, const Curve& one) {
   run.finding(empirical, "I5", "one and two layers go the same way, until then",
               "distance of their losses, until half of t10 / at the end", apart.before / apart.end, at_most(0.25),
               olsson, {{"at the end / length of the way", apart.end / apart.way}}, "they part where the change begins");
-  for (const auto& e : two)
-    if (double(e.at("step")) >= b.t90 || &e == &two.back()) {
-      run.say(fmt::format(
-          "accuracy at the copy when prefix matching is 90 % there, step {}: {:.3f} where the token was followed by "
-          "one token before, {:.3f} where by several; in the end {:.3f} and {:.3f}",
-          int64_t(e.at("step")), double(e.at("one_choice")), double(e.at("several")),
-          double(two.back().at("one_choice")), double(two.back().at("several"))));
-      break;
-    }
+  const auto there = std::ranges::find_if(two, [&](const auto& e) { return e.at("step") >= b.t90; });
+  const auto split = [](const auto& e) {
+    return fmt::format("{:.3f} and {:.3f}", double(e.at("one_choice")), double(e.at("several")));
+  };
+  if (there != two.end())
+    run.say(
+        "accuracy at the copy, where the token was followed by one token before and by several: when prefix matching "
+        "is\n90 % there " +
+        split(*there) + ", in the end " + split(two.back()));
 }
 
 void head_measures(Run& run, const Curve& two) {
@@ -118,7 +133,7 @@ void mechanism(Run& run, const Transformer& model, const Data& data) {
                   [&, part = matmul(pos, W.value())](const std::string&, const Var& x) {
                     return x - expand(Var(part), x.shape());
                   });
-  const double without = copied_accuracy(predict(model, batch, &probe), batch.targets, where);
+  const double without = copied_accuracy(predict(model, batch, probe), batch.targets, where);
   double broken[2] = {0, 0}, n = 0;
   Rng rng(run.seed(), Stream::analysis);
   for (int64_t phase = 0; phase < 4; ++phase) {  // every fourth position at a time
@@ -137,9 +152,6 @@ void mechanism(Run& run, const Transformer& model, const Data& data) {
   }
   const double one = matching_accuracy(task, data.eval, 1), gap = matching_accuracy(task, data.eval, 1, task.length),
                two = matching_accuracy(task, data.eval, 2), least = std::min(broken[0], broken[1]) / n;
-  run.say(fmt::format(
-      "rules: one token {:.3f}, one token at least a segment back {:.3f}, two tokens {:.3f}; the model {:.3f}", one,
-      gap, two, full));
   run.finding(empirical, "I6", "two layers end above the peer, and above any rule that matches one token",
               "accuracy at the copy", full, at_least(std::max(0.752, gap)), peer,
               {{"one-token rule", one}, {"at least a segment back", gap}, {"two-token rule", two}}, ".752");
@@ -156,13 +168,13 @@ void phase_change(Run& run) {
   const int64_t steps = run.options().steps;
   run.config = {{"V", task.V}, {"T", task.T}, {"length", task.length}, {"steps", steps}};
   run.begin();
-  Config c;
+  Config c, c1;
   c.d_vocab = task.V, c.n_ctx = task.T, c.d_model = 128, c.d_head = 32;
-  Config c1 = c;
-  c1.n_layers = 1, c1.n_heads = 8;
+  c1 = c, c1.n_layers = 1, c1.n_heads = 8;
   Rng rng(run.seed(), Stream::eval);
-  Data data{task.sample(256, rng), task.sample(64, rng), repeated_random(8, 25, 4, task.V, rng), {}, {}};
-  for (const CopiedPosition& at : copied_positions(task, data.watched))
+  Data data{task.sample(256, rng), task.sample(64, rng), repeated_random(8, 25, 4, task.V, rng), {}, {}, {}};
+  data.copied = copied_positions(task, data.watched);
+  for (const CopiedPosition& at : data.copied)
     (followers(data.watched.tokens, at) > 1 ? data.several : data.one_choice).push_back(at);
   Transformer two(c, run.seed()), one(c1, run.seed());
   const TrainOptions options{.steps = steps, .lr = 3e-3, .log_growth = 0.05};
@@ -174,6 +186,7 @@ void phase_change(Run& run) {
   const auto half = std::ranges::find_if(curve, [](const auto& e) { return e.at("accuracy") >= 0.5; });
   run.finding(empirical, "I5", "the change comes early", "million tokens to an accuracy of .5",
               half == curve.end() ? std::nan("") : double(half->at("tokens")) / 1e6, at_most(6), peer, {}, "89");
+  run.say(course(curve));
   together(run, curve, control);
   head_measures(run, curve);
   mechanism(run, two, data);

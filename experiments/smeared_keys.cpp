@@ -7,6 +7,8 @@
 // Source     Olsson et al. 2022 (argument 2).
 #include <fmt/core.h>
 
+#include <cmath>
+
 #include "experiments/common/measures.h"
 #include "experiments/common/settings.h"
 
@@ -37,14 +39,13 @@ Trained fit(Run& run, const Setting& s, int64_t layers, bool smeared) {
   c.n_heads = layers == 1 ? 2 * c.n_heads : c.n_heads;  // as many parameters
   Trained t{Transformer(c, run.seed()), {}, 0, 0};
   const Batch batch = next_token_batch(s.repeated);
-  const auto accuracy = [&](const Transformer& m) { return induction_accuracy(predict(m, batch), batch); };
   TrainOptions options = s.options;
   options.log_every = 10;
-  const std::string label = fmt::format("{}_layers{}", layers == 1 ? "one" : "two", smeared ? "_smeared" : "");
+  const std::string label = std::string(layers == 1 ? "one_layer" : "two_layers") + (smeared ? "_smeared" : "");
   t.curve = train(run, label, t.model, s.batches, options, [&](const Transformer& m) -> nlohmann::json {
-    return {{"accuracy", accuracy(m)}};
+    return {{"accuracy", induction_accuracy(predict(m, batch), batch)}};
   });
-  t.accuracy = accuracy(t.model), t.prefix = worst_prefix(t.model, s, run.seed());
+  t.accuracy = t.curve.back().at("accuracy"), t.prefix = worst_prefix(t.model, s, run.seed());
   return t;
 }
 
@@ -57,7 +58,7 @@ std::string shares(const Transformer& model) {
 }
 
 void smeared_keys(Run& run) {
-  Setting s = repeated_segments(run);
+  const Setting s = repeated_segments(run);
   const Trained one = fit(run, s, 1, false), one_smeared = fit(run, s, 1, true), two = fit(run, s, 2, false),
                 two_smeared = fit(run, s, 2, true);
   save_model(run.path("model.safetensors"), one_smeared.model);
@@ -66,9 +67,7 @@ void smeared_keys(Run& run) {
   run.say("what a key keeps of its own, per head; one layer:" + shares(one_smeared.model) +
           "\n                         two layers:" + shares(two_smeared.model));
   const auto t50 = [](const Trained& t) { return rise(t.curve, "accuracy").t50; };
-  const Tokens& tokens = batch.inputs;
-  const HeadScores heads = head_scores(one_smeared.model, tokens);
-  run.say(to_string(heads));
+  run.say("one layer, smeared\n" + to_string(head_scores(one_smeared.model, batch.inputs)));
   run.finding(empirical, "I8", "with smeared keys, one layer copies what followed last time",
               "accuracy at repeated tokens, one layer, smeared", one_smeared.accuracy, at_least(0.95), olsson,
               {{"two layers", two.accuracy}, {"order-blind", floor}}, "one-layer models form induction heads");

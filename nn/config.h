@@ -31,6 +31,8 @@ struct Config {
   bool layer_norm = false;    // before every attention and MLP, and before the unembedding
   double dropout = 0;         // of what each layer adds to the residual stream, in training only
 
+  // What circuits/ can read: nothing but attention, its queries and keys products of weights.
+  bool attention_only() const { return d_mlp == 0 && !biases && !layer_norm && !smeared_keys; }
   void check() const;  // Error if something cannot be built
 };
 

@@ -2,13 +2,14 @@
 
 #include <cmath>
 
+#include "experiments/common/tasks.h"
+
 namespace clearhead {
 namespace {
 
-// [k, k]. Normalized exponentials are a flat Dirichlet sample; normalizing rows and columns in turn makes both sum to 1.
+// [k, k]. Normalizing columns and rows in turn makes both sum to 1.
 std::vector<double> transition_matrix(int64_t k, bool doubly_stochastic, Rng& rng) {
-  std::vector<double> P(size_t(k * k));
-  for (double& p : P) p = -std::log(1 - rng.uniform());
+  std::vector<double> P = dirichlet_rows(k, rng);
   const auto normalize = [&](int64_t line, int64_t step) {
     for (int64_t i = 0; i < k; ++i) {
       double total = 0;
@@ -16,8 +17,7 @@ std::vector<double> transition_matrix(int64_t k, bool doubly_stochastic, Rng& rn
       for (int64_t j = 0; j < k; ++j) P[size_t(i * line + j * step)] /= total;
     }
   };
-  for (int round = 0; doubly_stochastic && round < 50; ++round) normalize(k, 1), normalize(1, k);
-  normalize(k, 1);
+  for (int round = 0; doubly_stochastic && round < 50; ++round) normalize(1, k), normalize(k, 1);
   return P;
 }
 
@@ -28,12 +28,7 @@ Tokens InContextMarkov::sample(int64_t B, Rng& rng) const {
   for (int64_t b = 0; b < B; ++b) {
     const auto P = transition_matrix(k, doubly_stochastic, rng);
     s(b, 0) = int32_t(rng.below(k));
-    for (int64_t t = 1; t <= T; ++t) {
-      double u = rng.uniform();
-      int32_t j = 0;
-      while (j + 1 < k && (u -= P[size_t(s(b, t - 1) * k + j)]) >= 0) ++j;
-      s(b, t) = j;
-    }
+    for (int64_t t = 1; t <= T; ++t) s(b, t) = draw(&P[size_t(s(b, t - 1) * k)], k, rng);
   }
   return s;
 }

@@ -62,14 +62,13 @@ double Predictions::mean_loss_at(int64_t t) const {
   return sum / double(B);
 }
 
-Predictions predict(const Transformer& model, const Batch& batch, Probe* probe) {
-  Probe none;
+Predictions predict(const Transformer& model, const Batch& batch, Probe probe) {
   const NoGrad no_grad;
   const int64_t B = batch.inputs.B, T = batch.inputs.T, V = model.config.d_vocab, most = 16;
   Predictions p{B, T, {}, {}};
   for (int64_t first = 0; first < B; first += most) {
     const int64_t count = std::min(most, B - first);
-    const Tensor logits = model.logits(rows(batch.inputs, first, count), probe ? *probe : none).value();
+    const Tensor logits = model.logits(rows(batch.inputs, first, count), probe).value();
     for (int64_t i = 0; i < count * T; ++i) {
       const Real* const row = logits.data() + i * V;
       const int32_t target = batch.targets.ids[size_t(first * T + i)];

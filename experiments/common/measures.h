@@ -19,7 +19,7 @@ struct Predictions {
 
   double mean_loss_at(int64_t t) const;  // over the batch, at one position
 };
-Predictions predict(const Transformer& model, const Batch& batch, Probe* probe = nullptr);
+Predictions predict(const Transformer& model, const Batch& batch, Probe probe = {});
 
 // The share of the positions with an earlier occurrence of the current token where the model's best guess is right.
 double induction_accuracy(const Predictions& p, const Batch& batch);

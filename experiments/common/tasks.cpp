@@ -187,12 +187,24 @@ Tokens BurstyLanguage::sample(int64_t B, Rng& rng) const {
   return tokens;
 }
 
-MarkovChain::MarkovChain(int64_t v, Rng rng) : V(v), P(size_t(v * v)), pi(size_t(v), 1 / double(v)) {
-  for (int64_t i = 0; i < V; ++i) {  // normalized exponentials are a flat Dirichlet sample
+std::vector<double> dirichlet_rows(int64_t k, Rng& rng) {
+  std::vector<double> P(size_t(k * k));
+  for (int64_t i = 0; i < k; ++i) {  // normalized exponentials
     double total = 0;
-    for (int64_t j = 0; j < V; ++j) total += P[size_t(i * V + j)] = -std::log(1 - rng.uniform());
-    for (int64_t j = 0; j < V; ++j) P[size_t(i * V + j)] /= total;
+    for (int64_t j = 0; j < k; ++j) total += P[size_t(i * k + j)] = -std::log(1 - rng.uniform());
+    for (int64_t j = 0; j < k; ++j) P[size_t(i * k + j)] /= total;
   }
+  return P;
+}
+
+int32_t draw(const double* p, int64_t k, Rng& rng) {
+  double u = rng.uniform();
+  int32_t j = 0;
+  while (j + 1 < k && (u -= p[j]) >= 0) ++j;
+  return j;
+}
+
+MarkovChain::MarkovChain(int64_t v, Rng rng) : V(v), P(dirichlet_rows(v, rng)), pi(size_t(v), 1 / double(v)) {
   for (int step = 0; step < 10'000; ++step) {
     std::vector<double> next(size_t(V), 0);
     double change = 0;
@@ -205,15 +217,9 @@ MarkovChain::MarkovChain(int64_t v, Rng rng) : V(v), P(size_t(v * v)), pi(size_t
 }
 
 Tokens MarkovChain::sample(int64_t B, int64_t length, Rng& rng) const {
-  const auto draw = [&](const double* p) {
-    double u = rng.uniform();
-    int32_t j = 0;
-    while (j + 1 < V && (u -= p[j]) >= 0) ++j;
-    return j;
-  };
   Tokens s(B, length);
   for (int64_t b = 0; b < B; ++b)
-    for (int64_t t = 0; t < length; ++t) s(b, t) = draw(t == 0 ? pi.data() : &P[size_t(s(b, t - 1) * V)]);
+    for (int64_t t = 0; t < length; ++t) s(b, t) = draw(t == 0 ? pi.data() : &P[size_t(s(b, t - 1) * V)], V, rng);
   return s;
 }
 

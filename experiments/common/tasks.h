@@ -107,6 +107,10 @@ struct BurstyLanguage {
   Tokens sample(int64_t B, Rng& rng) const;  // [B, T + 1]
 };
 
+// [k, k], row by row: each a flat Dirichlet sample.
+std::vector<double> dirichlet_rows(int64_t k, Rng& rng);
+int32_t draw(const double* p, int64_t k, Rng& rng);  // 0 .. k-1, with these probabilities
+
 // A Markov chain with rows drawn from a flat Dirichlet distribution.
 struct MarkovChain {
   int64_t V;

@@ -12,8 +12,7 @@ Trace trace(const Transformer& model, const Tokens& tokens) {
     t.patterns.push_back(t.probe[at + "pattern"]);
     t.scores.push_back(t.probe[at + "scores"]);
   }
-  if (model.config.d_mlp == 0 && !model.config.biases && !model.config.layer_norm &&
-      !model.config.smeared_keys) t.w = weights_of(model);
+  if (model.config.attention_only()) t.w = weights_of(model);
   return t;
 }
 
