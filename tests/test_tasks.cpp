@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "experiments/common/copied_segment.h"
 #include "experiments/common/in_context_markov.h"
 #include "experiments/common/tasks.h"
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/common/copied_segment.h"
 #include "experiments/common/tasks.h"
 #include "experiments/common/train.h"
 #include "nn/transformer.h"
