@@ -10,6 +10,7 @@
 
 #include <cmath>
 
+#include "experiments/common/ablation.h"
 #include "experiments/common/circuit_report.h"
 #include "experiments/common/measures.h"
 #include "experiments/common/settings.h"

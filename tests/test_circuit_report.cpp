@@ -1,5 +1,6 @@
 // What the programs tell about circuits: knock-outs, classes of heads, importance and stories, on models whose answers
 // are known.
+#include "experiments/common/ablation.h"
 #include "experiments/common/circuit_report.h"
 
 #include <gtest/gtest.h>

@@ -140,35 +140,6 @@ double loss_with_single_heads(const Trace& t, const Tokens& targets, const std::
   return loss_of(streams.size() > 1 ? add(streams[0], streams[1]) : streams[0], t.w, targets);
 }
 
-Classes classes_of(const Trace& t) {
-  Classes c;
-  for (size_t l = 0; l < t.patterns.size(); ++l) {
-    const auto previous = previous_token_scores(t.patterns[l]),
-               prefix = prefix_matching_scores(t.patterns[l], t.tokens);
-    for (size_t h = 0; h < prefix.size(); ++h)
-      (prefix[h] >= 0.15    ? c.induction
-       : previous[h] >= 0.3 ? c.previous
-                            : c.others)
-          .push_back({int64_t(l), int64_t(h)});
-    c.best_prefix.push_back(*std::ranges::max_element(prefix));
-  }
-  return c;
-}
-
-double loss_without(const Transformer& model, const Batch& batch, const std::vector<HeadId>& heads) {
-  const NoGrad no_grad;
-  const int64_t width = model.config.d_head, all = model.config.n_heads * width;
-  Probe probe;
-  for (int64_t l = 0; l < model.config.n_layers; ++l) {
-    Tensor keep({all}, 1);
-    for (const HeadId& h : heads)
-      if (h.layer == l) std::ranges::fill(keep.mut().subspan(size_t(h.head * width), size_t(width)), Real(0));
-    probe.replace("blocks." + std::to_string(l) + ".attn.z",
-                  [keep](const std::string&, const Var& z) { return z * expand(Var(keep), z.shape()); });
-  }
-  return model.loss(batch.inputs, batch.targets, probe).value().item();
-}
-
 Linearity linearity(const Trace& t) {
   const int64_t V = t.w.V(), d = t.w.d_model();
   Tensor mirrored = Tensor::empty({V, d});  // token i as token V - 1 - i: y

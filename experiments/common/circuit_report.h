@@ -52,16 +52,6 @@ double loss_with_single_heads(const Trace& t, const Tokens& targets, const std::
 // One line per head: its direct effect alone (beside the embedding), and what is lost without it (of all single heads).
 std::string importance_table(const Trace& t, const Tokens& targets);
 
-// Heads by what they do on these tokens. Induction: prefix matching of at least .15; previous-token: at least .3.
-struct Classes {
-  std::vector<HeadId> induction, previous, others;
-  std::vector<double> best_prefix;  // of each layer
-};
-Classes classes_of(const Trace& t);
-
-// The model's mean loss with these heads knocked out: their output is zero, and everything after them follows.
-double loss_without(const Transformer& model, const Batch& batch, const std::vector<HeadId>& heads);
-
 // With the patterns of this trace frozen, is the model linear in its tokens? The relative difference between the logits of
 // .7 x + .6 y and .7 times those of x plus .6 times those of y, where y are other tokens; `free`: with patterns that
 // follow the mixture instead. (For models without positions in the stream, which would be counted 1.3 times.)

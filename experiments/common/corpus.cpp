@@ -36,15 +36,6 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
-std::string read_set(const CorpusOptions& options, const std::string& part) {
-  const std::string path = options.data_dir + "/" + options.set + "/" + part;
-  const bool known = options.set == "code" || options.set == "prose";
-  require(known || std::filesystem::exists(path), "corpus", "unknown text '", options.set,
-          "': code, prose, or files of your own");
-  require(std::filesystem::exists(path), path, "is not there; fetch it with scripts/fetch_text.sh ", options.set);
-  return read_text(path);
-}
-
 std::vector<int32_t> encode_all(const Tokenizer& tokenizer, const std::vector<std::string_view>& documents) {
   const auto n = int64_t(documents.size());
   std::vector<std::vector<int32_t>> parts(size_t((n + documents_per_task - 1) / documents_per_task));
@@ -115,6 +106,15 @@ void encode_split(const Split& split, const CorpusOptions& options, Corpus& corp
 
 }  // namespace
 
+std::string text_file(const std::string& set, const std::string& part, const std::string& data_dir) {
+  const std::string path = data_dir + "/" + set + "/" + part;
+  const bool known = set == "code" || set == "prose";
+  require(known || std::filesystem::exists(path), "corpus", "unknown text '", set,
+          "': code, prose, or files of your own");
+  require(std::filesystem::exists(path), path, "is not there; fetch it with scripts/fetch_text.sh ", set);
+  return path;
+}
+
 std::vector<std::string_view> split_documents(std::string_view text) {
   std::vector<std::string_view> documents;
   const auto add = [&](std::string_view document) {
@@ -179,7 +179,8 @@ Corpus load_corpus(const CorpusOptions& options) {
   Split split;
   if (options.files.empty()) {
     corpus.name = options.set;
-    texts = {read_set(options, "train.txt"), read_set(options, "held_out.txt")};
+    for (const char* part : {"train.txt", "held_out.txt"})
+      texts.push_back(read_text(text_file(options.set, part, options.data_dir)));
     split = {split_documents(texts[0]), split_documents(texts[1]), ""};
   } else {
     corpus.name = std::filesystem::path(options.files[0]).filename().string();

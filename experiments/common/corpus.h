@@ -43,6 +43,9 @@ struct Corpus {
 
 Corpus load_corpus(const CorpusOptions& options);
 
+// Where scripts/fetch_text.sh puts "train.txt" or "held_out.txt" of "code" or "prose". Error if it is not there.
+std::string text_file(const std::string& set, const std::string& part, const std::string& data_dir = "data");
+
 // [B, T]: pieces of the row that start anywhere, as training wants them.
 Tokens random_windows(const std::vector<int32_t>& stream, int64_t B, int64_t T, Rng& rng);
 

@@ -62,13 +62,19 @@ double Predictions::mean_loss_at(int64_t t) const {
   return sum / double(B);
 }
 
-Predictions predict(const Transformer& model, const Batch& batch, Probe probe) {
+Predictions predict(const Transformer& model, const Batch& batch, const Probe& probe) {
+  return predict(model, batch, [&](const Tokens&) { return probe; });
+}
+
+Predictions predict(const Transformer& model, const Batch& batch, const std::function<Probe(const Tokens&)>& probe) {
   const NoGrad no_grad;
   const int64_t B = batch.inputs.B, T = batch.inputs.T, V = model.config.d_vocab, most = 16;
   Predictions p{B, T, {}, {}};
   for (int64_t first = 0; first < B; first += most) {
     const int64_t count = std::min(most, B - first);
-    const Tensor logits = model.logits(rows(batch.inputs, first, count), probe).value();
+    const Tokens inputs = rows(batch.inputs, first, count);
+    Probe own = probe(inputs);
+    const Tensor logits = model.logits(inputs, own).value();
     for (int64_t i = 0; i < count * T; ++i) {
       const Real* const row = logits.data() + i * V;
       const int32_t target = batch.targets.ids[size_t(first * T + i)];

@@ -2,6 +2,7 @@
 // gradients.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,9 @@ struct Predictions {
 
   double mean_loss_at(int64_t t) const;  // over the batch, at one position
 };
-Predictions predict(const Transformer& model, const Batch& batch, Probe probe = {});
+Predictions predict(const Transformer& model, const Batch& batch, const Probe& probe = {});
+// With a probe of their own for these sequences, which are those of one forward pass.
+Predictions predict(const Transformer& model, const Batch& batch, const std::function<Probe(const Tokens&)>& probe);
 
 // The share of the positions with an earlier occurrence of the current token where the model's best guess is right.
 double induction_accuracy(const Predictions& p, const Batch& batch);

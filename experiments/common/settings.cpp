@@ -35,7 +35,7 @@ Setting text_passages(Run& run) {
   };
   return {c,
           sample,
-          begun_with(twice(consecutive_windows(corpus->held_out, c.n_ctx / 2, 16)), bos),
+          begun_with(repeated(consecutive_windows(corpus->held_out, c.n_ctx / 2, 16), 2), bos),
           {.steps = run.options().steps, .lr = 4e-3, .warmup = 200, .log_every = 100},
           bos};
 }

@@ -86,18 +86,17 @@ Tokens begun_with(Tokens tokens, int32_t bos) {
   return tokens;
 }
 
-Tokens twice(const Tokens& x) {
-  Tokens out(x.B, 2 * x.T);
+Tokens repeated(const Tokens& x, int64_t times) {
+  Tokens out(x.B, times * x.T);
   for (int64_t b = 0; b < x.B; ++b)
     for (int64_t t = 0; t < out.T; ++t) out(b, t) = x(b, t % x.T);
   return out;
 }
 
 Tokens repeated_random(int64_t B, int64_t L, int64_t repeats, int64_t V, Rng& rng) {
-  Tokens s(B, L * repeats);
-  for (int64_t b = 0; b < B; ++b)
-    for (int64_t t = 0; t < s.T; ++t) s(b, t) = t < L ? int32_t(rng.below(V)) : s(b, t - L);
-  return s;
+  Tokens segment(B, L);
+  for (int32_t& id : segment.ids) id = int32_t(rng.below(V));
+  return repeated(segment, repeats);
 }
 
 Tokens SkipTrigramLanguage::sample(int64_t B, Rng& rng) const {

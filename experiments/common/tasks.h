@@ -44,8 +44,8 @@ Swapped swap_sources(Tokens tokens, int64_t V, Rng& rng);
 
 // The same with `bos` as the first token of every sequence: heads that find nothing can look there.
 Tokens begun_with(Tokens tokens, int32_t bos);
-// Every sequence and itself again: [B, 2 T].
-Tokens twice(const Tokens& tokens);
+// Every sequence several times over: [B, times * T].
+Tokens repeated(const Tokens& tokens, int64_t times);
 
 // Uniformly random tokens, repeated `repeats` times with period L (no BOS): [B, L * repeats].
 Tokens repeated_random(int64_t B, int64_t L, int64_t repeats, int64_t V, Rng& rng);

@@ -6,6 +6,18 @@ nlohmann::json to_json(const TextOptions& o) {
   return {{"corpus", o.corpus}, {"tokenizer", o.tokenizer}, {"vocab", o.vocab}};
 }
 
+namespace {
+
+const std::string reading =
+    "\nreading the text (the first time this learns a tokenizer, which takes up to half a minute)";
+
+void tell(const Run& run, const Corpus& corpus) {
+  run.say(corpus.summary());
+  for (const std::string& note : corpus.notes) run.say("  " + note);
+}
+
+}  // namespace
+
 Corpus read_text(Run& run) {
   const TextOptions& t = run.options().text;
   CorpusOptions o{.tokenizer = Tokenizer::kind_from(t.tokenizer), .vocab_size = t.vocab};
@@ -13,12 +25,26 @@ Corpus read_text(Run& run) {
     o.set = t.corpus[0];
   else
     o.files = t.corpus;
-  run.say("\nreading the text (the first time this learns a tokenizer, which takes up to half a minute)");
+  run.say(reading);
   Corpus corpus = load_corpus(o);
-  run.say(corpus.summary());
-  for (const std::string& note : corpus.notes) run.say("  " + note);
+  tell(run, corpus);
   corpus.tokenizer.save(run.path("tokenizer.json"));
   return corpus;
+}
+
+BothTexts read_both_texts(Run& run, int vocab_size) {
+  CorpusOptions o{.tokenizer = Tokenizer::Kind::bpe, .vocab_size = vocab_size};
+  for (const std::string set : {"code", "prose"}) o.files.push_back(text_file(set, "train.txt"));
+  run.say(reading);
+  load_corpus(o).tokenizer.save(o.tokenizer_file = run.path("tokenizer.json"));
+  o.files.clear();
+  const auto load = [&](const std::string& set) {
+    o.set = set;
+    Corpus corpus = load_corpus(o);
+    tell(run, corpus);
+    return corpus;
+  };
+  return {load("code"), load("prose")};
 }
 
 std::vector<double> frequencies(const std::vector<int32_t>& ids, int64_t V) {
