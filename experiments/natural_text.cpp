@@ -12,79 +12,12 @@
 #include <cmath>
 
 #include "experiments/common/ablation.h"
-#include "experiments/common/bigram_counts.h"
-#include "experiments/common/snapshots.h"
-#include "experiments/common/text.h"
-#include "tensor/kernels.h"
+#include "experiments/common/repeated_text.h"
 
 using namespace clearhead;
 
 namespace {
 const std::string olsson = "Olsson et al. 2022";
-constexpr int64_t T = 256, passage = 64, copies = T / passage;
-
-struct Eval {  // held-out text of one kind
-  Batch passages, windows;
-};
-
-struct Data {
-  BothTexts texts;
-  Eval code, prose;
-  Tokens random;  // passages of random tokens that are neither among the most nor the least frequent eighth
-};
-
-Eval eval_of(const Corpus& c) {
-  const auto batch = [&](const Tokens& sequences) {
-    return next_token_batch(begun_with(sequences, c.tokenizer.bos()));
-  };
-  return {batch(repeated(consecutive_windows(c.held_out, passage, 32), copies)),
-          batch(consecutive_windows(c.held_out, T, 64))};
-}
-
-Data data_of(Run& run) {
-  Data d{read_both_texts(run, 1024), {}, {}, {}};
-  d.code = eval_of(d.texts.code), d.prose = eval_of(d.texts.prose);
-  const int64_t V = d.texts.tokenizer().vocab_size();
-  const auto p = frequencies(d.texts.code.train, V), q = frequencies(d.texts.prose.train, V);
-  std::vector<int32_t> ids(static_cast<size_t>(V));
-  for (int32_t i = 0; i < V; ++i) ids[size_t(i)] = i;
-  std::ranges::sort(ids, {}, [&](int32_t i) { return p[size_t(i)] + q[size_t(i)]; });
-  Rng rng(run.seed(), Stream::eval);
-  d.random = repeated_random(16, passage, copies, V * 3 / 4, rng);
-  for (int32_t& id : d.random.ids) id = ids[size_t(V / 8 + id)];
-  d.random = next_token_batch(begun_with(d.random, d.texts.tokenizer().bos())).inputs;
-  return d;
-}
-
-// Loss of passages that repeat: of the first copy, and of the same tokens in the later ones. (Not of a passage's first
-// token, which does not follow what it followed before.)
-struct Copies {
-  double first = 0, later = 0;
-  double gain() const { return first - later; }
-};
-Copies copies_of(const Predictions& p) {
-  Copies c;
-  for (int64_t t = 0; t < p.T; ++t)
-    if (t % passage != 0)
-      (t < passage ? c.first : c.later) += p.mean_loss_at(t) / double((passage - 1) * (t < passage ? 1 : copies - 1));
-  return c;
-}
-
-nlohmann::json snapshot(const Transformer& m, const Data& d) {
-  nlohmann::json j{{"random_prefix", best(head_scores(m, d.random).prefix)}};
-  const HeadScores heads = head_scores(m, d.code.passages.inputs);
-  j["previous"] = best(heads.previous.at(0)), j["code_prefix"] = best(heads.prefix);
-  j["prose_prefix"] = best(head_scores(m, d.prose.passages.inputs).prefix);
-  for (const auto& [name, eval] : {std::pair{"code", &d.code}, std::pair{"prose", &d.prose}}) {
-    const std::string of = std::string(name) + "_";
-    const Copies c = copies_of(predict(m, eval->passages));
-    const Predictions w = predict(m, eval->windows);
-    j[of + "first"] = c.first, j[of + "later"] = c.later;
-    j[of + "loss"] = mean_loss(w), j[of + "icl"] = icl_score(w, .9, .1, .05);
-  }
-  return j;
-}
-
 struct Trained {
   Transformer model;
   Curve curve;
@@ -92,35 +25,137 @@ struct Trained {
   double gain(const std::string& text) const { return end(text + "_first") - end(text + "_later"); }
 };
 
-Trained fit(Run& run, const std::string& label, int64_t layers, double code, const Data& d, int64_t steps) {
+Trained fit(Run& run, const std::string& label, int64_t layers, double code, const TextData& d, int64_t steps) {
   Config c;
-  c.d_vocab = d.texts.tokenizer().vocab_size(), c.n_ctx = T, c.d_model = 128, c.d_head = 32, c.n_layers = layers;
+  c.d_vocab = d.tokenizer().vocab_size(), c.n_ctx = d.T, c.d_model = 128, c.d_head = 32, c.n_layers = layers;
   c.n_heads = layers == 1 ? 8 : 4;  // as many parameters
   Trained t{Transformer(c, run.seed()), {}};
   const auto batches = [&](Rng& rng) {
-    Tokens rows(8, T + 1);
+    Tokens rows(8, d.T + 1);
     for (int64_t b = 0; b < rows.B; ++b) {
-      const Corpus& from = rng.uniform() < code ? d.texts.code : d.texts.prose;
-      std::ranges::copy(random_windows(from.train, 1, T + 1, rng).ids, rows.ids.begin() + b * (T + 1));
+      const Corpus& from = rng.uniform() < code ? d.code : d.prose;
+      std::ranges::copy(random_windows(from.train, 1, rows.T, rng).ids, rows.ids.begin() + b * rows.T);
     }
-    return next_token_batch(begun_with(rows, d.texts.tokenizer().bos()));
+    return next_token_batch(begun_with(rows, d.tokenizer().bos()));
   };
   t.curve = train(run, label, t.model, batches, {.steps = steps, .lr = 4e-3, .warmup = 200, .log_growth = 0.1},
-                  [&](const Transformer& m) { return snapshot(m, d); });
+                  [&](const Transformer& m) { return text_snapshot(m, d); });
   return t;
 }
 
-int natural_text(Run& run) {
-  const Data d = data_of(run);
-  fit(run, "two_layers_code", 2, 1, d, run.options().steps);
-  return 0;
+double emerged(const Curve& curve, const std::string& text) {  // million tokens to a prefix matching of .3; or NaN
+  for (const auto& e : curve)
+    if (e.at(text + "_prefix") >= 0.3) return double(e.at("tokens")) / 1e6;
+  return std::nan("");
+}
+
+std::string course(const Trained& t, const std::string& text) {
+  std::string s = fmt::format(
+      "{}, held-out {}\n  million tokens   loss  late - early  previous   prefix: text  random"
+      "   repeated passage: first  later",
+      std::string(t.curve[0].at("model")), text);
+  for (size_t i = 0; i < t.curve.size(); ++i) {
+    const auto of = [&](const std::string& key) { return double(t.curve[i].at(key)); };
+    if (of("tokens") > 1e5 && (i % 3 == 0 || i + 1 == t.curve.size()))
+      s += fmt::format("\n{:>16.2f}  {:.3f}  {:12.3f}  {:8.3f}  {:13.3f}  {:6.3f}  {:24.3f}  {:.3f}",
+                       of("tokens") / 1e6, of(text + "_loss"), of(text + "_icl"), of("previous"), of(text + "_prefix"),
+                       of("random_prefix"), of(text + "_first"), of(text + "_later"));
+  }
+  return s;
+}
+
+void samples(Run& run, const Trained& t, const TextData& d, const Classes& c) {
+  const Tokens& x = d.held_out_code.passages.inputs;
+  for (const int64_t row : {3, 17}) {
+    const auto* const start = x.ids.data() + row * x.T + 1;
+    run.say("\na held-out passage ...\n" + d.tokenizer().decode(std::span(start, size_t(d.passage))) +
+            "\n... and again, for a start:\n" + d.tokenizer().decode(std::span(start, 12)) + "\nthe model goes on\n" +
+            continued(t.model, d, row, {}) + "\nand without its induction heads\n" +
+            continued(t.model, d, row, knock_out(t.model.config, c.induction)));
+  }
+}
+
+void code_and_prose(Run& run, const TextData& d) {
+  const int64_t steps = run.options().steps;
+  const Trained code = fit(run, "code", 2, 1, d, steps);
+  save_model(run.path("model.safetensors"), code.model);
+  const Trained one = fit(run, "code_one_layer", 1, 1, d, steps), prose = fit(run, "prose", 2, 0, d, steps);
+  run.say(course(code, "code"));
+  run.say(course(one, "code"));
+  run.say(course(prose, "prose"));
+  const NoGrad no_grad;
+  Classes c = classes_of(trace(code.model, d.held_out_code.passages.inputs));
+  samples(run, code, d, c);
+  run.say(fmt::format("\ninduction heads: {}; previous-token heads: {}", listed(c.induction), listed(c.previous)));
+  const double paid[2] = {pay_off(d, 1), pay_off(d, 0)};
+  c.others.resize(std::min(c.others.size(), c.induction.size()));
+  const auto gain = [&](const std::vector<HeadId>& heads) {
+    return copies_of(predict_without(code.model, d.held_out_code.passages, heads)).gain();
+  };
+  run.finding(empirical, "I15", "an induction head forms out of code and technical text",
+              "prefix matching, held-out passages repeated, best head", code.end("code_prefix"), at_least(0.3), olsson,
+              {{"untrained", code.curve[0].at("code_prefix")},
+               {"one layer", one.end("code_prefix")},
+               {"M tokens to .3", emerged(code.curve, "code")}},
+              "after 2.5e9 tokens");
+  run.finding(empirical, "I15", "it works on random tokens, too", "prefix matching, random tokens repeated",
+              code.end("random_prefix"), at_least(0.15), olsson, {{"one layer", one.end("random_prefix")}});
+  run.finding(empirical, "I15", "a passage that was seen before costs less", "nats, first copy minus later copies",
+              code.gain("code"), at_least(0.8), olsson,
+              {{"first", code.end("code_first")},
+               {"later", code.end("code_later")},
+               {"prose model, prose", prose.gain("prose")}});
+  run.finding(empirical, "I15", "which one layer does not notice", "nats, first copy minus later copies, one layer",
+              one.gain("code"), at_most(0.1), olsson, {{"two layers", code.gain("code")}});
+  run.finding(empirical, "I9", "it is their doing: without the induction heads most of that is gone",
+              "gain without them / gain", gain(c.induction) / gain({}), at_most(0.5), olsson,
+              {{fmt::format("without {} others", c.others.size()), gain(c.others) / gain({})}});
+  run.finding(empirical, "I1", "context helps two layers more than one",
+              "held-out loss late minus early, two / one layer", code.end("code_icl") / one.end("code_icl"),
+              at_least(1.5), olsson, {{"two layers", code.end("code_icl")}, {"one layer", one.end("code_icl")}});
+  run.finding(empirical, "I15", "out of prose it does not form, with as much training",
+              "prefix matching, held-out prose repeated, best head", prose.end("prose_prefix"), at_most(0.1), olsson,
+              {{"code", code.end("code_prefix")}});
+  run.finding(empirical, "I15", "copying pays more in code",
+              "share of positions where copying is right and bigrams wrong, code / prose", paid[0] / paid[1],
+              at_least(1.5), olsson, {{"code", paid[0]}, {"prose", paid[1]}});
+}
+
+void mixtures(Run& run, const TextData& d) {
+  std::vector<double> shares{0, .05, .1, .25, .5, 1}, when, pays;
+  const int64_t steps = run.options().steps * 4 / 3;
+  std::string table =
+      "share of code   copying pays   M tokens to .3   prefix: code  prose  random   nats gained: code  prose";
+  for (const double share : shares) {
+    const Trained t = fit(run, fmt::format("code_{:.0f}", 100 * share), 2, share, d, steps);
+    const double code = emerged(t.curve, "code"), prose = emerged(t.curve, "prose"), first = std::fmin(code, prose);
+    when.push_back(std::isnan(first) ? 1e3 : first), pays.push_back(pay_off(d, share));
+    table += fmt::format("\n{:13.2f}  {:13.4f}   {:>14}  {:13.3f}  {:5.3f}  {:6.3f}  {:18.2f}  {:5.2f}", share,
+                         pays.back(), std::isnan(first) ? "never" : fmt::format("{:.1f}", first), t.end("code_prefix"),
+                         t.end("prose_prefix"), t.end("random_prefix"), t.gain("code"), t.gain("prose"));
+  }
+  run.say(table);
+  run.finding(empirical, "I15", "the more code, the sooner", "Spearman, share of code and tokens to prefix matching .3",
+              rank_correlation(shares, when), at_most(-0.8), olsson,
+              {{"pay-off of copying instead", rank_correlation(pays, when)}});
+  run.finding(empirical, "I15", "and without any, not at all", "M tokens to .3 with no code (1000: never)", when[0],
+              at_least(1000), olsson, {{"all code", when.back()}});
 }
 }  // namespace
 
 int main(int argc, char** argv) {
+  bool mixed = false;
   const Experiment experiment{"natural_text", "Do induction heads form out of plain text?", 7300, 300};
-  return run_experiment(argc, argv, experiment, nullptr, [](Run& run) {
-    run.begin();
-    natural_text(run);
-  });
+  return run_experiment(
+      argc, argv, experiment,
+      [&](CLI::App& app) {
+        app.add_flag("--mixtures", mixed,
+                     "instead: mixtures with 0 to 100 % code, a third longer, a quarter of an hour");
+      },
+      [&](Run& run) {
+        run.config = {{"steps", run.options().steps}, {"mixtures", mixed}};
+        run.begin();
+        const TextData d(run, 1024);
+        mixed ? mixtures(run, d) : code_and_prose(run, d);
+      });
 }

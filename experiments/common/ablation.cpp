@@ -61,7 +61,7 @@ Classes classes_of(const Trace& t) {
   return c;
 }
 
-std::string to_string(const std::vector<HeadId>& heads) {
+std::string listed(const std::vector<HeadId>& heads) {
   std::string text;
   for (const HeadId& h : heads) text += (text.empty() ? "" : " ") + to_string(h);
   return text.empty() ? "none" : text;
@@ -80,8 +80,7 @@ Predictions predict_without(const Transformer& model, const Batch& batch, const 
     Probe before;
     before.capture("blocks.*.attn.pattern");
     model.stream(tokens, before);
-    p.replace("blocks.*.attn.pattern",
-              [before](const std::string& name, const Var&) { return Var(before[name]); });
+    p.replace("blocks.*.attn.pattern", [before](const std::string& name, const Var&) { return Var(before[name]); });
     return p;
   });
 }

@@ -18,7 +18,7 @@ struct Classes {
   std::vector<double> best_prefix;  // of each layer
 };
 Classes classes_of(const Trace& t);
-std::string to_string(const std::vector<HeadId>& heads);  // "L1H0 L1H3", or "none"
+std::string listed(const std::vector<HeadId>& heads);  // "L1H0 L1H3", or "none"
 
 enum class Ablation { zero, mean, frozen };
 // What the model predicts without these heads. `reference`: the tokens of the means, for Ablation::mean.
