@@ -132,8 +132,8 @@ double mean_loss_where(const std::vector<double>& loss, const Tokens& inputs, bo
   return sum / n;
 }
 
-double follow_rate(const Transformer& model, const Swapped& s) {
-  const Predictions p = predict(model, {s.tokens, s.tokens});
+double follow_rate(const Transformer& model, const Swapped& s, const Probe& probe) {
+  const Predictions p = predict(model, {s.tokens, s.tokens}, probe);
   const auto follows = [&](const auto& e) { return p.best[e.first] == e.second; };
   return double(std::ranges::count_if(s.expected, follows)) / double(s.expected.size());
 }

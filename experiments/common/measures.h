@@ -38,7 +38,7 @@ double copied_accuracy(const Predictions& p, const Tokens& targets, const std::v
 // Mean of `loss` over the positions that have (`repeated`) or have not an earlier occurrence of the current token.
 double mean_loss_where(const std::vector<double>& loss, const Tokens& inputs, bool repeated);
 // The share of swapped sources (tasks.h) that the model's best guess follows.
-double follow_rate(const Transformer& model, const Swapped& swapped);
+double follow_rate(const Transformer& model, const Swapped& swapped, const Probe& probe = {});
 
 // Mean probabilities at destinations: of the right out, and of `mistakes`, outs of the same source with another
 // destination. With the source in the context, and with noise in its place.
