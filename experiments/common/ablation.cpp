@@ -46,15 +46,15 @@ std::vector<Tensor> mean_z(const Transformer& model, const Tokens& tokens) {
 
 }  // namespace
 
-Classes classes_of(const Trace& t) {
+Classes classes_of(const Trace& t, double previous_at_least) {
   Classes c;
   for (size_t l = 0; l < t.patterns.size(); ++l) {
     const auto previous = previous_token_scores(t.patterns[l]),
                prefix = prefix_matching_scores(t.patterns[l], t.tokens);
     for (size_t h = 0; h < prefix.size(); ++h)
-      (prefix[h] >= 0.15    ? c.induction
-       : previous[h] >= 0.3 ? c.previous
-                            : c.others)
+      (prefix[h] >= 0.15                  ? c.induction
+       : previous[h] >= previous_at_least ? c.previous
+                                          : c.others)
           .push_back({int64_t(l), int64_t(h)});
     c.best_prefix.push_back(*std::ranges::max_element(prefix));
   }
@@ -72,6 +72,7 @@ Probe knock_out(const Config& config, const std::vector<HeadId>& heads) { return
 Predictions predict_without(const Transformer& model, const Batch& batch, const std::vector<HeadId>& heads,
                             Ablation how, const Tokens* reference) {
   require(how != Ablation::mean || reference, "predict_without", "the means need tokens to be taken over");
+  const NoGrad no_grad;
   const Probe probe =
       exchange(model.config, heads, how == Ablation::mean ? mean_z(model, *reference) : std::vector<Tensor>{});
   return predict(model, batch, [&](const Tokens& tokens) {

@@ -12,12 +12,12 @@
 
 namespace clearhead {
 
-// Heads by what they do on these tokens. Induction: prefix matching of at least .15; previous-token: at least .3.
+// Heads by what they do on these tokens. Induction: prefix matching of at least .15; previous-token: of at least `previous`.
 struct Classes {
   std::vector<HeadId> induction, previous, others;
   std::vector<double> best_prefix;  // of each layer
 };
-Classes classes_of(const Trace& t);
+Classes classes_of(const Trace& t, double previous = 0.3);
 std::string listed(const std::vector<HeadId>& heads);  // "L1H0 L1H3", or "none"
 
 enum class Ablation { zero, mean, frozen };

@@ -39,11 +39,14 @@ TextData::TextData(Run& run, int vocab_size) {
 }
 
 Copies copies_of(const Predictions& p) {
-  constexpr int64_t passage = TextData::passage, copies = TextData::copies;
   Copies c;
+  double n[2] = {0, 0};
   for (int64_t t = 0; t < p.T; ++t)
-    if (t % passage != 0)
-      (t < passage ? c.first : c.later) += p.mean_loss_at(t) / double((passage - 1) * (t < passage ? 1 : copies - 1));
+    if (t % TextData::passage != 0) {
+      const bool later = t >= TextData::passage;
+      (later ? c.later : c.first) += p.mean_loss_at(t), ++n[later];
+    }
+  c.first /= n[0], c.later /= n[1];
   return c;
 }
 

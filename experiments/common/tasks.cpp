@@ -86,6 +86,24 @@ Tokens begun_with(Tokens tokens, int32_t bos) {
   return tokens;
 }
 
+Batch other_successors(int64_t B, int64_t V, int32_t bos, Rng& rng) {
+  constexpr int64_t n = 30;
+  require(V >= n, "other_successors", "needs ", n, " different tokens, not ", V);
+  Batch batch{Tokens(B, n + 2), Tokens(B, n + 2)};
+  std::ranges::fill(batch.targets.ids, -1);
+  for (int64_t b = 0; b < B; ++b) {
+    const std::vector<int32_t> order = rng.permutation(int32_t(V));
+    const int64_t a = rng.below(n - 2);
+    int64_t c;
+    do c = rng.below(n);
+    while (c == a || c == a + 1);
+    batch.inputs(b, 0) = bos;
+    std::copy_n(order.begin(), n, batch.inputs.ids.begin() + b * (n + 2) + 1);
+    batch.inputs(b, n + 1) = order[size_t(a)], batch.targets(b, n + 1) = order[size_t(c)];
+  }
+  return batch;
+}
+
 Tokens repeated(const Tokens& x, int64_t times) {
   Tokens out(x.B, times * x.T);
   for (int64_t b = 0; b < x.B; ++b)

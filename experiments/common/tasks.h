@@ -42,6 +42,11 @@ struct Swapped {
 };
 Swapped swap_sources(Tokens tokens, int64_t V, Rng& rng);
 
+// [a] [b] .. [a] [c]: after bos thirty different tokens, then one of them again, and then one that had not followed it.
+// Only that last token has a target. It occurred before, so a model that knows what occurred, but not in what order, does
+// not mind.
+Batch other_successors(int64_t B, int64_t V, int32_t bos, Rng& rng);
+
 // The same with `bos` as the first token of every sequence: heads that find nothing can look there.
 Tokens begun_with(Tokens tokens, int32_t bos);
 // Every sequence several times over: [B, times * T].
