@@ -1,12 +1,12 @@
 // What the programs tell about circuits: knock-outs, classes of heads, importance and stories, on models whose answers
 // are known.
-#include "experiments/common/ablation.h"
 #include "experiments/common/circuit_report.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "experiments/common/ablation.h"
 #include "experiments/common/tasks.h"
 #include "nn/circuits/handmade.h"
 #include "tensor/blas.h"
@@ -41,6 +41,34 @@ TEST(KnockOut, IsOfThatHeadAlone) {
     model.blocks[1].attn.W_O = Var::param(W_O);
   }
   EXPECT_NEAR(without, model.loss(batch.inputs, batch.targets).value().item(), 1e-6);
+}
+
+TEST(Ablation, FrozenPatternsLeaveOnlyTheOutputOut) {
+  Transformer model = some_model(2);
+  const Batch batch = next_token_batch(random_tokens(20, 13, 11, 4));  // more than one forward pass takes
+  const Trace t = trace(model, batch.inputs);
+  // By the path expansion: all paths but those through this head, with the patterns of the whole model.
+  const std::vector<HeadId> heads{{0, 1}};
+  Tensor sum({20, 12, model.config.d_model});
+  for_each_path(t.w, t.patterns, t.tokens, 2, [&](const Path& path, const Tensor& x) {
+    if (std::ranges::find(path, heads[0]) == path.end()) add_into(sum, x);
+  });
+  const double expected = loss_of(sum, t.w, batch.targets);
+  EXPECT_NEAR(mean_loss(predict_without(model, batch, heads, Ablation::frozen)), expected, 1e-5);
+  EXPECT_GT(std::abs(loss_without(model, batch, heads) - expected), 1e-4);
+}
+
+TEST(Ablation, MeansAreOverTheReferenceAndOfThatHeadAlone) {
+  const Transformer model = some_model(2);
+  const Batch batch = some_batch(11);
+  Tokens same(4, 12);  // where every z is the same at all positions, its mean is what it is
+  std::ranges::fill(same.ids, 7);
+  const Batch all_sevens{same, same};
+  EXPECT_NEAR(mean_loss(predict_without(model, all_sevens, {{1, 0}}, Ablation::mean, &same)),
+              mean_loss(predict(model, all_sevens)), 1e-5);
+  EXPECT_GT(std::abs(mean_loss(predict_without(model, all_sevens, {{1, 0}})) - mean_loss(predict(model, all_sevens))),
+            1e-3);
+  EXPECT_THROW(predict_without(model, batch, {{1, 0}}, Ablation::mean), Error);
 }
 
 TEST(Classes, OfAHandmadeInductionModel) {

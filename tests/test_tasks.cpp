@@ -230,4 +230,30 @@ TEST(InContextMarkov, BigramsPredictBestAndUnigramsSayNothingWhereStatesAreEqual
   EXPECT_LT(loss_of(bigram, equal), loss_of(uniform, equal) - 0.05);
 }
 
+TEST(OtherSuccessors, EndWithATokenThatHadNotFollowed) {
+  Rng rng(3);
+  const Batch batch = other_successors(200, 40, 40, rng);
+  for (int64_t b = 0; b < 200; ++b) {
+    const Tokens& x = batch.inputs;
+    const int64_t last = x.T - 1;
+    const int32_t a = x(b, last), c = batch.targets(b, last);
+    EXPECT_EQ(x(b, 0), 40);
+    int64_t of_a = -1, of_c = -1;
+    for (int64_t t = 1; t < last; ++t) {
+      EXPECT_EQ(batch.targets(b, t), -1);
+      EXPECT_EQ(std::count(x.ids.begin() + b * x.T + 1, x.ids.begin() + b * x.T + last, x(b, t)), 1);
+      if (x(b, t) == a) of_a = t;
+      if (x(b, t) == c) of_c = t;
+    }
+    EXPECT_TRUE(of_a > 0 && of_c > 0 && of_c != of_a + 1 && of_c != of_a && of_a + 1 < last);
+  }
+  EXPECT_THROW(other_successors(1, 29, 0, rng), Error);
+}
+
+TEST(Repeated, EveryRowSeveralTimes) {
+  Tokens x(2, 3);
+  x.ids = {1, 2, 3, 4, 5, 6};
+  EXPECT_EQ(repeated(x, 2).ids, (std::vector<int32_t>{1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6}));
+}
+
 }  // namespace
