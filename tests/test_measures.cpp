@@ -6,6 +6,7 @@
 
 #include "experiments/common/findings.h"
 #include "experiments/common/measures.h"
+#include "experiments/common/repeated_text.h"
 #include "experiments/common/snapshots.h"
 #include "experiments/common/tasks.h"
 
@@ -180,6 +181,14 @@ TEST(CopiedAccuracy, CountsOnlyThesePositions) {
   targets.ids = {1, 0, 0, 0, 5, 0};
   EXPECT_DOUBLE_EQ(copied_accuracy(p, targets, {{0, 0, 0}, {1, 1, 0}}), 1);
   EXPECT_DOUBLE_EQ(copied_accuracy(p, targets, {{0, 0, 0}, {0, 1, 0}, {1, 1, 0}, {1, 2, 0}}), 0.5);
+}
+
+TEST(Copies, FirstAndLaterWithoutEachPassagesFirstToken) {
+  Predictions p{1, 255, {}, {}};  // as with a <bos>, the last token of the last copy is never an input
+  for (int t = 0; t < 255; ++t) p.loss.push_back(t % 64 == 0 ? 1000 : t < 64 ? 3 : t < 128 ? 2 : 1);
+  const Copies c = copies_of(p);
+  EXPECT_DOUBLE_EQ(c.first, 3);
+  EXPECT_NEAR(c.later, (63 * 2 + 63 + 62) / 188.0, 1e-9);
 }
 
 TEST(PatternTable, ShowsWhatWasSeen) {
