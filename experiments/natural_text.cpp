@@ -105,8 +105,11 @@ void code_and_prose(Run& run, const TextData& d) {
               {{"first", code.end("code_first")},
                {"later", code.end("code_later")},
                {"prose model, prose", prose.gain("prose")}});
-  run.finding(empirical, "I15", "which one layer does not notice", "nats, first copy minus later copies, one layer",
+  run.finding(empirical, "I15", "which one layer hardly notices", "nats, first copy minus later copies, one layer",
               one.gain("code"), at_most(0.1), olsson, {{"two layers", code.gain("code")}});
+  run.finding(empirical, "I15", "one layer learns what occurred, not in what order",
+              "nats, last copy after shuffled copies minus after copies, one layer", one.end("code_order"),
+              at_most(0.1), olsson, {{"two layers", code.end("code_order")}});
   run.finding(empirical, "I9", "it is their doing: without the induction heads most of that is gone",
               "gain without them / gain", gain(c.induction) / gain({}), at_most(0.5), olsson,
               {{fmt::format("without {} others", c.others.size()), gain(c.others) / gain({})}});

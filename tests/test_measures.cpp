@@ -189,6 +189,7 @@ TEST(Copies, FirstAndLaterWithoutEachPassagesFirstToken) {
   const Copies c = copies_of(p);
   EXPECT_DOUBLE_EQ(c.first, 3);
   EXPECT_NEAR(c.later, (63 * 2 + 63 + 62) / 188.0, 1e-9);
+  EXPECT_DOUBLE_EQ(last_copy_of(p), 1);
 }
 
 TEST(PatternTable, ShowsWhatWasSeen) {

@@ -9,10 +9,22 @@
 namespace clearhead {
 namespace {
 
+Tokens shuffled_but_last(Tokens x) {
+  Rng rng(0, Stream::eval);
+  for (int64_t first = 0; first + 2 * TextData::passage <= int64_t(x.ids.size()); first += TextData::passage) {
+    if (first % x.T + 2 * TextData::passage > x.T) continue;  // the last of a row
+    const Tokens whole = x;
+    const auto order = rng.permutation(int32_t(TextData::passage));
+    for (int64_t i = 0; i < TextData::passage; ++i)
+      x.ids[size_t(first + i)] = whole.ids[size_t(first + order[size_t(i)])];
+  }
+  return x;
+}
+
 TextData::HeldOut held_out(const Corpus& c) {
   const auto batch = [&](const Tokens& rows) { return next_token_batch(begun_with(rows, c.tokenizer.bos())); };
-  return {batch(repeated(consecutive_windows(c.held_out, TextData::passage, 32), TextData::copies)),
-          batch(consecutive_windows(c.held_out, TextData::T, 64))};
+  const Tokens passages = repeated(consecutive_windows(c.held_out, TextData::passage, 32), TextData::copies);
+  return {batch(passages), batch(shuffled_but_last(passages)), batch(consecutive_windows(c.held_out, TextData::T, 64))};
 }
 
 // The ids of both texts by frequency, without the first and last eighth.
@@ -50,14 +62,22 @@ Copies copies_of(const Predictions& p) {
   return c;
 }
 
+double last_copy_of(const Predictions& p) {
+  double sum = 0, n = 0;
+  for (int64_t t = (TextData::copies - 1) * TextData::passage + 1; t < p.T; ++t) sum += p.mean_loss_at(t), ++n;
+  return sum / n;
+}
+
 nlohmann::json text_snapshot(const Transformer& m, const TextData& d) {
   const HeadScores random = head_scores(m, d.random);
   nlohmann::json j{{"random_prefix", best(random.prefix)}, {"previous", best(random.previous.at(0))}};
   const auto look = [&](const std::string& name, const TextData::HeldOut& text) {
-    const Copies c = copies_of(predict(m, text.passages));
+    const Predictions p = predict(m, text.passages);
+    const Copies c = copies_of(p);
     const Predictions w = predict(m, text.windows);
     j[name + "_prefix"] = best(head_scores(m, text.passages.inputs).prefix);
     j[name + "_first"] = c.first, j[name + "_later"] = c.later;
+    j[name + "_order"] = last_copy_of(predict(m, text.shuffled)) - last_copy_of(p);
     j[name + "_loss"] = mean_loss(w), j[name + "_icl"] = icl_score(w, .9, .1, .05);
   };
   look("code", d.held_out_code), look("prose", d.held_out_prose);

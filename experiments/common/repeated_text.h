@@ -11,6 +11,7 @@ struct TextData {
   static constexpr int64_t T = 256, passage = 64, copies = T / passage;
   struct HeldOut {
     Batch passages;  // 32 passages, each repeated to the end
+    Batch shuffled;  // the same, but all copies except the last in a random order of its tokens
     Batch windows;   // 64 windows, as they are
   };
   Corpus code, prose;
@@ -28,9 +29,10 @@ struct Copies {
   double gain() const { return first - later; }
 };
 Copies copies_of(const Predictions& p);
+double last_copy_of(const Predictions& p);  // of the last copy alone
 
 // "previous", "random_prefix": of the best head; and of "code" and "prose" each, under <text>_<name>, "prefix", "first"
-// and "later" on repeated passages; "loss" and "icl" (late minus early) on windows.
+// and "later" on repeated passages, "order" (how much less the last copy costs than after shuffled ones); "loss" and "icl" (late minus early) on windows.
 nlohmann::json text_snapshot(const Transformer& model, const TextData& data);
 
 // How often copying pays: the share of all positions of held-out windows where what followed the present token last time
