@@ -102,7 +102,7 @@ double pay_off(const TextData& d, double code) {
     double right = 0;
     for (size_t i = 0; i < source.size(); ++i)
       if (source[i] >= 0) {
-        const int32_t next = b.targets.ids[i], copied = b.inputs.ids[size_t(source[i])];
+        const int32_t next = b.targets.ids[i], copied = b.inputs(int64_t(i) / b.inputs.T, source[i]);
         right += copied == next && successor[size_t(b.inputs.ids[i])] != next;
       }
     return right / double(source.size());
