@@ -20,8 +20,7 @@ namespace {
 const std::string olsson = "Olsson et al. 2022", replication = "a replication", singh = "Singh et al. 2024";
 
 struct Eval {
-  Batch repeated, other;
-  double loss_of_other(const Predictions& p) const { return p.mean_loss_at(p.T - 1); }
+  Batch repeated, other;  // other: [a] [b] .. [a] [c], of which only c counts
 };
 
 Curve fit(Run& run, const Setting& s, const std::string& label, Transformer& model, const Eval& eval,
@@ -35,7 +34,7 @@ Curve fit(Run& run, const Setting& s, const std::string& label, Transformer& mod
   options.log_every = 10;
   return train(run, label, t, s.batches, options, [&]() -> nlohmann::json {
     return {{"accuracy", induction_accuracy(predict(model, eval.repeated, given), eval.repeated)},
-            {"other", eval.loss_of_other(predict(model, eval.other, given))}};
+            {"other", mean_loss(predict(model, eval.other, given), eval.other)}};
   });
 }
 
@@ -60,7 +59,7 @@ struct Lab {
   const Transformer& model;
   const Eval& eval;
   Effect without(const std::vector<HeadId>& heads, Ablation how = Ablation::zero) const {
-    const Predictions p = predict_without(model, eval.repeated, heads, how, &eval.repeated.inputs);
+    const Predictions p = predict_without(model, eval.repeated, heads, how);
     return {induction_accuracy(p, eval.repeated), icl_score(p)};
   }
 };
@@ -159,9 +158,7 @@ void ablations(Run& run) {
   Rng rng(run.seed(), Stream::analysis);
   const Eval eval{next_token_batch(s.repeated), other_successors(256, s.config.d_vocab - 1, s.bos, rng)};
   Transformer model(s.config, run.seed());
-  Config one_layer = s.config;
-  one_layer.n_layers = 1, one_layer.n_heads *= 2;
-  Transformer one(one_layer, run.seed());
+  Transformer one(one_layer_of(s.config), run.seed());
   const Curve curve = fit(run, s, "two_layers", model, eval);
   fit(run, s, "one_layer", one, eval);
   save_model(run.path("model.safetensors"), model);

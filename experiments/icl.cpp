@@ -10,7 +10,7 @@
 #include <fmt/core.h>
 
 #include "experiments/common/measures.h"
-#include "experiments/common/train.h"
+#include "experiments/common/settings.h"
 #include "tensor/kernels.h"
 
 using namespace clearhead;
@@ -138,9 +138,9 @@ Looks looks(const Transformer& model, const Prompts& q) {
 void icl(Run& run) {
   run.config = {{"steps", run.options().steps}};
   run.begin();
-  Config c, c1;
-  c.d_vocab = c1.d_vocab = V, c1.n_layers = 1, c1.n_heads = 8;
-  Transformer model(c, run.seed()), one(c1, run.seed()), plain(c, run.seed()), arrows_only(c, run.seed());
+  Config c;
+  c.d_vocab = V;
+  Transformer model(c, run.seed()), one(one_layer_of(c), run.seed()), plain(c, run.seed()), arrows_only(c, run.seed());
   const Transformer untrained(c, run.seed());
   const TrainOptions options{.steps = run.options().steps, .lr = 3e-3, .cosine = true};
   const auto half = [](Rng& rng) { return lines(32, 0.5, rng); };

@@ -8,6 +8,7 @@
 
 #include "experiments/common/in_context_markov.h"
 #include "experiments/common/measures.h"
+#include "experiments/common/settings.h"
 #include "tensor/kernels.h"
 
 using namespace clearhead;
@@ -25,9 +26,8 @@ struct Course {
 
 Course fit(Run& run, const std::string& label, int64_t layers, const InContextMarkov& task) {
   Config c;
-  c.d_vocab = task.k, c.n_ctx = task.T, c.d_model = 64, c.d_head = 16, c.n_layers = layers,
-  c.n_heads = layers == 1 ? 8 : 4;
-  Transformer model(c, run.seed());
+  c.d_vocab = task.k, c.n_ctx = task.T, c.d_model = 64, c.d_head = 16;
+  Transformer model(layers == 1 ? one_layer_of(c) : c, run.seed());
   Rng rng(run.seed(), Stream::eval);
   const Tokens inputs = next_token_batch(task.sample(128, rng)).inputs;
   std::array<Tensor, 3> strategies;

@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "experiments/common/measures.h"
+#include "experiments/common/settings.h"
 #include "experiments/common/snapshots.h"
 #include "tensor/blas.h"
 
@@ -37,7 +38,7 @@ nlohmann::json snapshot(const Transformer& m, const Data& data) {
   j["accuracy"] = copied_accuracy(p, batch.targets, data.copied);
   j["one_choice"] = copied_accuracy(p, batch.targets, data.one_choice);
   j["several"] = copied_accuracy(p, batch.targets, data.several);
-  j["losses"] = rounded_losses(p, 8), j["eval_loss"] = mean_loss(p);
+  j["losses"] = rounded_losses(p, 8), j["eval_loss"] = mean_loss(p, batch);
   for (int64_t t = 0; t < p.T; t += 16) j["loss_by_position"].push_back(p.mean_loss_at(t));
   return j;
 }
@@ -168,15 +169,14 @@ void phase_change(Run& run) {
   const int64_t steps = run.options().steps;
   run.config = {{"V", task.V}, {"T", task.T}, {"length", task.length}, {"steps", steps}};
   run.begin();
-  Config c, c1;
+  Config c;
   c.d_vocab = task.V, c.n_ctx = task.T, c.d_model = 128, c.d_head = 32;
-  c1 = c, c1.n_layers = 1, c1.n_heads = 8;
   Rng rng(run.seed(), Stream::eval);
   Data data{task.sample(256, rng), task.sample(64, rng), repeated_random(8, 25, 4, task.V, rng), {}, {}, {}};
   data.copied = copied_positions(task, data.watched);
   for (const CopiedPosition& at : data.copied)
     (followers(data.watched.tokens, at) > 1 ? data.several : data.one_choice).push_back(at);
-  Transformer two(c, run.seed()), one(c1, run.seed());
+  Transformer two(c, run.seed()), one(one_layer_of(c), run.seed());
   const TrainOptions options{.steps = steps, .lr = 3e-3, .log_growth = 0.05};
   const auto batches = [](Rng& r) { return next_token_batch(task.sample(32, r).tokens); };
   const auto watch = [&](const Transformer& m) { return snapshot(m, data); };

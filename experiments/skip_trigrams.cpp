@@ -174,7 +174,7 @@ void text(Run& run) {
   run.finding(empirical, "O3", "skip-trigrams read off the weights are in the text",
               "median p(out | destination, source before) / p(out | destination, not)", found.median_lift, at_least(2),
               elhage, {{"outs exchanged", found.exchanged_lift}, {"share with 2 or more", found.borne}});
-  const double loss = mean_loss(predict(model, held_out));
+  const double loss = mean_loss(predict(model, held_out), held_out);
   const double counted = BigramCounts(corpus.train, V).bigram_loss(BigramCounts(corpus.held_out, V));
   run.finding(empirical, "O3", "and with them one layer predicts better than bigrams can",
               "held-out loss minus that of smoothed bigram counts, nats", loss - counted, at_most(-0.1), elhage,

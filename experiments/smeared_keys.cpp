@@ -34,9 +34,8 @@ double worst_prefix(const Transformer& model, const Setting& s, uint64_t seed) {
 }
 
 Trained fit(Run& run, const Setting& s, int64_t layers, bool smeared) {
-  Config c = s.config;
-  c.n_layers = layers, c.smeared_keys = smeared;
-  c.n_heads = layers == 1 ? 2 * c.n_heads : c.n_heads;  // as many parameters
+  Config c = layers == 1 ? one_layer_of(s.config) : s.config;
+  c.smeared_keys = smeared;
   Trained t{Transformer(c, run.seed()), {}, 0, 0};
   const Batch batch = next_token_batch(s.repeated);
   TrainOptions options = s.options;

@@ -9,6 +9,7 @@
 #include "experiments/common/repeated_text.h"
 #include "experiments/common/snapshots.h"
 #include "experiments/common/tasks.h"
+#include "nn/circuits/handmade.h"
 
 using namespace clearhead;
 
@@ -184,12 +185,36 @@ TEST(CopiedAccuracy, CountsOnlyThesePositions) {
 }
 
 TEST(Copies, FirstAndLaterWithoutEachPassagesFirstToken) {
-  Predictions p{1, 255, {}, {}};  // as with a <bos>, the last token of the last copy is never an input
-  for (int t = 0; t < 255; ++t) p.loss.push_back(t % 64 == 0 ? 1000 : t < 64 ? 3 : t < 128 ? 2 : 1);
+  Predictions p{1, 255, {}, {}};
+  for (int next = 1; next <= 255; ++next) p.loss.push_back(next % 64 == 0 ? 1000 : next < 64 ? 3 : next < 128 ? 2 : 1);
   const Copies c = copies_of(p);
   EXPECT_DOUBLE_EQ(c.first, 3);
-  EXPECT_NEAR(c.later, (63 * 2 + 63 + 62) / 188.0, 1e-9);
-  EXPECT_DOUBLE_EQ(last_copy_of(p), 1);
+  EXPECT_DOUBLE_EQ(c.later, 4 / 3.0);
+}
+
+TEST(GainByOrder, IsThatOfInductionHeads) {
+  constexpr int64_t passage = TextData::passage;
+  Rng rng(5);
+  Corpus corpus;  // of random bytes: all that can be known is what was there before
+  for (int i = 0; i < 40 * passage; ++i) corpus.held_out.push_back(int32_t(rng.below(256)));
+  const TextData::Text text(corpus);
+  const Tokens &copies = text.passages.inputs, &shuffled = text.shuffled.inputs;
+  for (int64_t b = 0; b < copies.B; ++b)
+    for (int64_t c = 1; c < TextData::copies - 1; ++c) {  // of the first, one token is <bos> instead
+      const auto copy = [&](const Tokens& x) {
+        const auto start = x.ids.begin() + b * x.T + c * passage;
+        return std::vector<int32_t>(start, start + passage);
+      };
+      EXPECT_NE(copy(copies), copy(shuffled));
+      EXPECT_TRUE(std::ranges::is_permutation(copy(copies), copy(shuffled)));
+    }
+  for (int64_t t = 3 * passage; t < copies.T; ++t) EXPECT_EQ(copies(0, t), shuffled(0, t));
+
+  const Transformer induction = model_of(handmade_induction(257, TextData::T));
+  EXPECT_GT(gain_by_order(induction, text), 1);
+  Config c;
+  c.d_vocab = 257, c.n_ctx = TextData::T, c.n_layers = 0;
+  EXPECT_EQ(gain_by_order(Transformer(c, 0), text), 0);
 }
 
 TEST(PatternTable, ShowsWhatWasSeen) {

@@ -70,11 +70,10 @@ std::string listed(const std::vector<HeadId>& heads) {
 Probe knock_out(const Config& config, const std::vector<HeadId>& heads) { return exchange(config, heads, {}); }
 
 Predictions predict_without(const Transformer& model, const Batch& batch, const std::vector<HeadId>& heads,
-                            Ablation how, const Tokens* reference) {
-  require(how != Ablation::mean || reference, "predict_without", "the means need tokens to be taken over");
+                            Ablation how) {
   const NoGrad no_grad;
   const Probe probe =
-      exchange(model.config, heads, how == Ablation::mean ? mean_z(model, *reference) : std::vector<Tensor>{});
+      exchange(model.config, heads, how == Ablation::mean ? mean_z(model, batch.inputs) : std::vector<Tensor>{});
   return predict(model, batch, [&](const Tokens& tokens) {
     Probe p = probe;
     if (how != Ablation::frozen) return p;
@@ -87,7 +86,7 @@ Predictions predict_without(const Transformer& model, const Batch& batch, const 
 }
 
 double loss_without(const Transformer& model, const Batch& batch, const std::vector<HeadId>& heads) {
-  return mean_loss(predict_without(model, batch, heads));
+  return mean_loss(predict_without(model, batch, heads), batch);
 }
 
 }  // namespace clearhead

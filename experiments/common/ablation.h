@@ -2,7 +2,7 @@
 // (nn/probe.h): the model stays as it is.
 //
 //     zero      the head's z (its mixed values) is 0, and everything after it follows
-//     mean      z is its mean over a batch and all positions: the head says what it says on average
+//     mean      z is its mean over all sequences and positions of the batch: the head says what it says on average
 //     frozen    zero, but all patterns stay as they were with the head: only its output is missing, not where later
 //               heads look because of it ("pattern-preserving", Olsson et al. 2022)
 #pragma once
@@ -12,7 +12,8 @@
 
 namespace clearhead {
 
-// Heads by what they do on these tokens. Induction: prefix matching of at least .15; previous-token: of at least `previous`.
+// Heads by what they do on these tokens. Induction: prefix matching of at least .15; previous-token: of at least
+// `previous`.
 struct Classes {
   std::vector<HeadId> induction, previous, others;
   std::vector<double> best_prefix;  // of each layer
@@ -21,9 +22,9 @@ Classes classes_of(const Trace& t, double previous = 0.3);
 std::string listed(const std::vector<HeadId>& heads);  // "L1H0 L1H3", or "none"
 
 enum class Ablation { zero, mean, frozen };
-// What the model predicts without these heads. `reference`: the tokens of the means, for Ablation::mean.
+// What the model predicts without these heads.
 Predictions predict_without(const Transformer& model, const Batch& batch, const std::vector<HeadId>& heads,
-                            Ablation how = Ablation::zero, const Tokens* reference = nullptr);
+                            Ablation how = Ablation::zero);
 // The mean loss of that, with heads at zero.
 double loss_without(const Transformer& model, const Batch& batch, const std::vector<HeadId>& heads);
 // The probe that sets them to zero.

@@ -247,10 +247,9 @@ PlantedOuts planted_outs(const Transformer& model, const SkipTrigramLanguage& la
   return {mean.right / n, mean.mistake / n, mean.mistake_without_source / n};
 }
 
-double mean_loss(const Predictions& p) {
-  double sum = 0;
-  for (double x : p.loss) sum += x;
-  return sum / double(p.loss.size());
+double mean_loss(const Predictions& p, const Batch& batch) {
+  const auto known = std::ranges::count_if(batch.targets.ids, [](int32_t id) { return id >= 0; });
+  return std::accumulate(p.loss.begin(), p.loss.end(), 0.0) / double(known);
 }
 
 }  // namespace clearhead

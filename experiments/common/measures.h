@@ -47,7 +47,7 @@ struct PlantedOuts {
 };
 PlantedOuts planted_outs(const Transformer& model, const SkipTrigramLanguage& language, uint64_t seed);
 
-double mean_loss(const Predictions& p);  // over all positions
+double mean_loss(const Predictions& p, const Batch& batch);  // over the positions that have a target
 
 // In-context-learning score: mean loss late in the sequence minus mean loss early; negative if the context helps. The
 // positions are floor(.98 T) and floor(.1 T), as 500 and 50 are of 512 in Olsson et al. 2022.

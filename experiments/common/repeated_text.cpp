@@ -9,22 +9,16 @@
 namespace clearhead {
 namespace {
 
-Tokens shuffled_but_last(Tokens x) {
+// The same passages repeated, all copies except the last in a random order of their tokens.
+Tokens shuffled_but_last(const Tokens& passages) {
   Rng rng(0, Stream::eval);
-  for (int64_t first = 0; first + 2 * TextData::passage <= int64_t(x.ids.size()); first += TextData::passage) {
-    if (first % x.T + 2 * TextData::passage > x.T) continue;  // the last of a row
-    const Tokens whole = x;
-    const auto order = rng.permutation(int32_t(TextData::passage));
-    for (int64_t i = 0; i < TextData::passage; ++i)
-      x.ids[size_t(first + i)] = whole.ids[size_t(first + order[size_t(i)])];
-  }
+  Tokens x = repeated(passages, TextData::copies);
+  for (int64_t b = 0; b < x.B; ++b)
+    for (int64_t start = 0; start + passages.T < x.T; start += passages.T) {
+      const std::vector<int32_t> order = rng.permutation(int32_t(passages.T));
+      for (int64_t i = 0; i < passages.T; ++i) x(b, start + i) = passages(b, order[size_t(i)]);
+    }
   return x;
-}
-
-TextData::HeldOut held_out(const Corpus& c) {
-  const auto batch = [&](const Tokens& rows) { return next_token_batch(begun_with(rows, c.tokenizer.bos())); };
-  const Tokens passages = repeated(consecutive_windows(c.held_out, TextData::passage, 32), TextData::copies);
-  return {batch(passages), batch(shuffled_but_last(passages)), batch(consecutive_windows(c.held_out, TextData::T, 64))};
 }
 
 // The ids of both texts by frequency, without the first and last eighth.
@@ -39,11 +33,18 @@ std::vector<int32_t> middling(const Corpus& a, const Corpus& b) {
 
 }  // namespace
 
-TextData::TextData(Run& run, int vocab_size) {
-  BothTexts both = read_both_texts(run, vocab_size);
-  code = std::move(both.code), prose = std::move(both.prose);
-  held_out_code = held_out(code), held_out_prose = held_out(prose);
-  const std::vector<int32_t> ids = middling(code, prose);
+TextData::Text::Text(Corpus c) : corpus(std::move(c)) {
+  const auto batch = [&](const Tokens& rows) { return next_token_batch(begun_with(rows, corpus.tokenizer.bos())); };
+  const Tokens once = consecutive_windows(corpus.held_out, passage, 32);
+  passages = batch(repeated(once, copies)), shuffled = batch(shuffled_but_last(once));
+  windows = batch(consecutive_windows(corpus.held_out, T, 64));
+}
+
+TextData::TextData(Run& run, int vocab_size) : TextData(run, read_code_and_prose(run, vocab_size)) {}
+
+TextData::TextData(Run& run, std::pair<Corpus, Corpus> both)
+    : code(std::move(both.first)), prose(std::move(both.second)) {
+  const std::vector<int32_t> ids = middling(code.corpus, prose.corpus);
   Rng rng(run.seed(), Stream::eval);
   random = repeated_random(16, passage, copies, int64_t(ids.size()), rng);
   for (int32_t& id : random.ids) id = ids[size_t(id)];
@@ -53,34 +54,34 @@ TextData::TextData(Run& run, int vocab_size) {
 Copies copies_of(const Predictions& p) {
   Copies c;
   double n[2] = {0, 0};
-  for (int64_t t = 0; t < p.T; ++t)
-    if (t % TextData::passage != 0) {
-      const bool later = t >= TextData::passage;
-      (later ? c.later : c.first) += p.mean_loss_at(t), ++n[later];
+  for (int64_t next = 1; next <= p.T; ++next)  // the token to predict
+    if (next % TextData::passage != 0) {
+      const bool later = next > TextData::passage;
+      (later ? c.later : c.first) += p.mean_loss_at(next - 1), ++n[later];
     }
   c.first /= n[0], c.later /= n[1];
   return c;
 }
 
-double last_copy_of(const Predictions& p) {
+double gain_by_order(const Transformer& m, const TextData::Text& text) {
+  const Predictions ordered = predict(m, text.passages), shuffled = predict(m, text.shuffled);
   double sum = 0, n = 0;
-  for (int64_t t = (TextData::copies - 1) * TextData::passage + 1; t < p.T; ++t) sum += p.mean_loss_at(t), ++n;
+  for (int64_t next = (TextData::copies - 1) * TextData::passage + 1; next <= ordered.T; ++next)
+    sum += shuffled.mean_loss_at(next - 1) - ordered.mean_loss_at(next - 1), ++n;
   return sum / n;
 }
 
 nlohmann::json text_snapshot(const Transformer& m, const TextData& d) {
   const HeadScores random = head_scores(m, d.random);
   nlohmann::json j{{"random_prefix", best(random.prefix)}, {"previous", best(random.previous.at(0))}};
-  const auto look = [&](const std::string& name, const TextData::HeldOut& text) {
-    const Predictions p = predict(m, text.passages);
-    const Copies c = copies_of(p);
+  const auto look = [&](const std::string& name, const TextData::Text& text) {
+    const Copies c = copies_of(predict(m, text.passages));
     const Predictions w = predict(m, text.windows);
     j[name + "_prefix"] = best(head_scores(m, text.passages.inputs).prefix);
     j[name + "_first"] = c.first, j[name + "_later"] = c.later;
-    j[name + "_order"] = last_copy_of(predict(m, text.shuffled)) - last_copy_of(p);
-    j[name + "_loss"] = mean_loss(w), j[name + "_icl"] = icl_score(w, .9, .1, .05);
+    j[name + "_loss"] = mean_loss(w, text.windows), j[name + "_icl"] = icl_score(w, .9, .1, .05);
   };
-  look("code", d.held_out_code), look("prose", d.held_out_prose);
+  look("code", d.code), look("prose", d.prose);
   return j;
 }
 
@@ -91,7 +92,7 @@ double pay_off(const TextData& d, double code) {
   const auto take = [&](const Corpus& c, double share) {
     text.insert(text.end(), c.train.begin(), c.train.begin() + std::min(int64_t(n * share), int64_t(c.train.size())));
   };
-  take(d.code, code), take(d.prose, 1 - code);
+  take(d.code.corpus, code), take(d.prose.corpus, 1 - code);
   const BigramCounts counts(text, V);
   std::vector<int32_t> successor(static_cast<size_t>(V));
   for (int64_t i = 0; i < V; ++i)
@@ -107,15 +108,13 @@ double pay_off(const TextData& d, double code) {
       }
     return right / double(source.size());
   };
-  return code * pays(d.held_out_code.windows) + (1 - code) * pays(d.held_out_prose.windows);
+  return code * pays(d.code.windows) + (1 - code) * pays(d.prose.windows);
 }
 
-std::string continued(const Transformer& m, const TextData& d, int64_t row, const Probe& probe) {
+std::vector<int32_t> continued(const Transformer& m, std::vector<int32_t> ids, int64_t n, const Probe& probe) {
   const NoGrad no_grad;
-  const Tokens& x = d.held_out_code.passages.inputs;
-  std::vector<int32_t> ids(x.ids.begin() + row * x.T, x.ids.begin() + row * x.T + d.passage + 13);
   const size_t asked = ids.size();
-  while (ids.size() < asked + 36) {
+  while (ids.size() < asked + size_t(n)) {
     Tokens now(1, int64_t(ids.size()));
     now.ids = ids;
     Probe p = probe;
@@ -123,7 +122,7 @@ std::string continued(const Transformer& m, const TextData& d, int64_t row, cons
     const Real* const last = logits.data() + (now.T - 1) * m.config.d_vocab;
     ids.push_back(int32_t(std::max_element(last, last + m.config.d_vocab) - last));
   }
-  return d.tokenizer().decode(std::span(ids).subspan(asked));
+  return {ids.begin() + long(asked), ids.end()};
 }
 
 }  // namespace clearhead

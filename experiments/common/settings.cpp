@@ -7,6 +7,11 @@
 
 namespace clearhead {
 
+Config one_layer_of(Config c) {
+  c.n_layers = 1, c.n_heads *= 2;
+  return c;
+}
+
 Setting repeated_segments(Run& run) {
   const RepeatedSegment task;
   run.config = {{"task", to_json(task)}, {"steps", run.options().steps}};

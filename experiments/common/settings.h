@@ -15,6 +15,9 @@ struct Setting {
   int32_t bos;
 };
 
+// The control: one layer of twice as many heads, and so as many parameters.
+Config one_layer_of(Config c);
+
 // Segments that repeat with random length and offset (tasks.h): four heads in each layer, d_model 64.
 Setting repeated_segments(Run& run);
 // Windows of 256 tokens of the text that --corpus names (text.h); looked at with held-out passages of half of that,

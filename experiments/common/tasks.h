@@ -47,7 +47,7 @@ Swapped swap_sources(Tokens tokens, int64_t V, Rng& rng);
 // not mind.
 Batch other_successors(int64_t B, int64_t V, int32_t bos, Rng& rng);
 
-// The same with `bos` as the first token of every sequence: heads that find nothing can look there.
+// The same with `bos` in place of the first token of every sequence: heads that find nothing can look there.
 Tokens begun_with(Tokens tokens, int32_t bos);
 // Every sequence several times over: [B, times * T].
 Tokens repeated(const Tokens& tokens, int64_t times);

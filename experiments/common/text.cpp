@@ -1,11 +1,6 @@
 #include "experiments/common/text.h"
 
 namespace clearhead {
-
-nlohmann::json to_json(const TextOptions& o) {
-  return {{"corpus", o.corpus}, {"tokenizer", o.tokenizer}, {"vocab", o.vocab}};
-}
-
 namespace {
 
 const std::string reading =
@@ -17,6 +12,10 @@ void tell(const Run& run, const Corpus& corpus) {
 }
 
 }  // namespace
+
+nlohmann::json to_json(const TextOptions& o) {
+  return {{"corpus", o.corpus}, {"tokenizer", o.tokenizer}, {"vocab", o.vocab}};
+}
 
 Corpus read_text(Run& run) {
   const TextOptions& t = run.options().text;
@@ -32,7 +31,7 @@ Corpus read_text(Run& run) {
   return corpus;
 }
 
-BothTexts read_both_texts(Run& run, int vocab_size) {
+std::pair<Corpus, Corpus> read_code_and_prose(Run& run, int vocab_size) {
   CorpusOptions o{.tokenizer = Tokenizer::Kind::bpe, .vocab_size = vocab_size};
   for (const std::string set : {"code", "prose"}) o.files.push_back(text_file(set, "train.txt"));
   run.say(reading);

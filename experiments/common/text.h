@@ -13,11 +13,7 @@ Corpus read_text(Run& run);
 
 // The texts that were fetched, both encoded by one tokenizer that was trained on both, so that models of either, or of
 // mixtures, can be compared. Tells and saves as read_text does.
-struct BothTexts {
-  Corpus code, prose;
-  const Tokenizer& tokenizer() const { return code.tokenizer; }
-};
-BothTexts read_both_texts(Run& run, int vocab_size);
+std::pair<Corpus, Corpus> read_code_and_prose(Run& run, int vocab_size);
 
 // The share of every token in a row of ids: [V], with a sum of 1.
 std::vector<double> frequencies(const std::vector<int32_t>& ids, int64_t V);
