@@ -71,12 +71,12 @@ void classes(Run& run, const Lab& lab, const Classes& c, double floor) {
   };
   const auto beside_induction = some_others(c.induction.size()), beside_previous = some_others(c.previous.size());
   std::string table = fmt::format(
-      "knocked out                    accuracy: zero   mean  frozen   ICL score: zero   mean"
+      "knocked out                                          accuracy: zero   mean  frozen   ICL score: zero   mean"
       "  frozen   (nothing: {:.3f}, {:.3f}; order-blind {:.3f})",
       base.accuracy, base.icl, floor);
   const auto row = [&](const std::string& name, const std::vector<HeadId>& heads) {
     const std::array e{lab.without(heads), lab.without(heads, Ablation::mean), lab.without(heads, Ablation::frozen)};
-    table += fmt::format("\n{:<12} {:<30} {:6.3f} {:6.3f} {:7.3f} {:17.3f} {:6.3f} {:7.3f}", name, listed(heads),
+    table += fmt::format("\n{:<12} {:<39} {:15.3f} {:6.3f} {:7.3f} {:17.3f} {:6.3f} {:7.3f}", name, listed(heads),
                          e[0].accuracy, e[1].accuracy, e[2].accuracy, e[0].icl, e[1].icl, e[2].icl);
     return e;
   };
