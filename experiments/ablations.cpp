@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "experiments/common/ablation.h"
+#include "experiments/common/curves.h"
 #include "experiments/common/settings.h"
 #include "tensor/kernels.h"
 

@@ -9,6 +9,7 @@
 
 #include "experiments/common/measures.h"
 #include "experiments/common/tasks.h"
+#include "experiments/common/train.h"
 #include "nn/circuits/trace.h"
 #include "nn/circuits/transform.h"
 #include "tensor/blas.h"
@@ -17,7 +18,6 @@
 using namespace clearhead;
 
 namespace {
-
 const std::string elhage = "Elhage et al. 2021";
 
 Tensor logits(const Weights& w, const Tokens& tokens) { return trace(model_of(w), tokens).logits; }

@@ -14,6 +14,7 @@
 #include "experiments/common/measures.h"
 #include "experiments/common/tasks.h"
 #include "experiments/common/text.h"
+#include "experiments/common/train.h"
 #include "tensor/blas.h"
 #include "tensor/kernels.h"
 

@@ -9,6 +9,7 @@
 
 #include <cmath>
 
+#include "experiments/common/curves.h"
 #include "experiments/common/measures.h"
 #include "experiments/common/tasks.h"
 

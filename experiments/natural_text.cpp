@@ -11,9 +11,11 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <span>
 
 #include "experiments/common/ablation.h"
+#include "experiments/common/curves.h"
 #include "experiments/common/repeated_text.h"
 #include "experiments/common/settings.h"
 
@@ -34,14 +36,14 @@ Trained fit(Run& run, const std::string& label, int64_t layers, double code, con
   c.d_vocab = d.tokenizer().vocab_size(), c.n_ctx = d.T, c.d_model = 128, c.d_head = 32;
   Trained t{Transformer(layers == 1 ? one_layer_of(c) : c, run.seed()), {}};
   const auto batches = [&](Rng& rng) {
-    Tokens rows(8, d.T + 1);
+    Tokens rows(4, d.T + 1);  // few, so that the head forms after few tokens: 4.8 million; by eights after 8.2
     for (int64_t b = 0; b < rows.B; ++b) {
       const Corpus& from = (rng.uniform() < code ? d.code : d.prose).corpus;
       std::ranges::copy(random_windows(from.train, 1, rows.T, rng).ids, rows.ids.begin() + b * rows.T);
     }
     return next_token_batch(begun_with(rows, d.tokenizer().bos()));
   };
-  t.curve = train(run, label, t.model, batches, {.steps = steps, .lr = 4e-3, .warmup = 200, .log_growth = 0.15},
+  t.curve = train(run, label, t.model, batches, {.steps = steps, .lr = 4e-3, .warmup = 200, .log_every = 300},
                   [&](const Transformer& m) { return text_snapshot(m, d); });
   return t;
 }
@@ -60,7 +62,7 @@ std::string course(const Trained& t, const std::string& text) {
       std::string(t.curve[0].at("model")), text);
   for (size_t i = 0; i < t.curve.size(); ++i) {
     const auto of = [&](const std::string& key) { return double(t.curve[i].at(key)); };
-    if (of("tokens") > 1e5 && (i % 2 == 0 || i + 1 == t.curve.size()))
+    if (i % 2 == 0 || i + 1 == t.curve.size())
       s += fmt::format("\n{:>16.2f}  {:.3f}  {:12.3f}  {:8.3f}  {:13.3f}  {:6.3f}  {:24.3f}  {:.3f}",
                        of("tokens") / 1e6, of(text + "_loss"), of(text + "_icl"), of("previous"), of(text + "_prefix"),
                        of("random_prefix"), of(text + "_first"), of(text + "_later"));
@@ -68,16 +70,38 @@ std::string course(const Trained& t, const std::string& text) {
   return s;
 }
 
-// A held-out passage, its first tokens again, and how the model goes on, with and without some heads.
-void sample(Run& run, const Trained& t, const TextData& d, int64_t row, const std::vector<HeadId>& heads) {
-  constexpr int64_t again = 12, more = 36;
-  const Tokens& x = d.code.passages.inputs;
-  const std::vector<int32_t> prompt(x.ids.begin() + row * x.T, x.ids.begin() + row * x.T + d.passage + again);
+// For the reader's eye: what the model guesses of a held-out passage that comes for the last time, and how it goes on after
+// the passage and its first tokens, with and without some heads. Of the passages where these heads bring most and, in the
+// middle, as much as elsewhere.
+void samples(Run& run, const Trained& t, const TextData& d, const std::vector<HeadId>& heads) {
+  const Batch& x = d.code.passages;
+  constexpr int64_t length = TextData::passage, start = 12, more = 36, last = d.T - length;
+  const Predictions with = predict(t.model, x), without = predict_without(t.model, x, heads);
   const auto text = [&](std::span<const int32_t> ids) { return d.tokenizer().decode(ids); };
-  run.say("\na held-out passage ...\n" + text(std::span(prompt).first(d.passage)) + "\n... and again, for a start:\n" +
-          text(std::span(prompt).last(again)) + "\nthe model goes on\n" + text(continued(t.model, prompt, more)) +
-          "\nand without its induction heads\n" +
-          text(continued(t.model, prompt, more, knock_out(t.model.config, heads))));
+  const auto guessed = [&](const Predictions& p, int64_t row) {
+    std::pair<int64_t, std::string> g;
+    for (int64_t i = row * d.T + last - 1; i < (row + 1) * d.T - 1; ++i) {
+      const bool right = p.best[size_t(i)] == x.targets.ids[size_t(i)];
+      g.first += right, g.second += right ? text(std::span(&p.best[size_t(i)], 1)) : "~";
+    }
+    return g;
+  };
+  std::vector<int64_t> order(size_t(x.inputs.B));
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](int64_t b) { return guessed(with, b).first - guessed(without, b).first; });
+  for (const int64_t row : {order.back(), order[order.size() / 2]}) {
+    const std::span ids = std::span(x.inputs.ids).subspan(size_t(row * d.T), size_t(d.T));
+    run.say("\na held-out passage\n" + text(ids.subspan(size_t(last))));
+    for (const bool all : {true, false}) {
+      const auto [right, seen] = guessed(all ? with : without, row);
+      const std::span prompt = ids.first(size_t(last + start));
+      const Probe probe = all ? Probe() : knock_out(t.model.config, heads);
+      run.say(fmt::format("{}: {} of {} tokens guessed, the fourth time\n{}\n... and it goes on after \"{}\"\n{}",
+                          all ? "the model" : "without its induction heads", right, length, seen,
+                          text(prompt.last(size_t(start))),
+                          text(continued(t.model, {prompt.begin(), prompt.end()}, more, probe))));
+    }
+  }
 }
 
 void code_and_prose(Run& run, const TextData& d) {
@@ -89,7 +113,7 @@ void code_and_prose(Run& run, const TextData& d) {
   run.say(course(one, "code"));
   run.say(course(prose, "prose"));
   Classes c = classes_of(trace(code.model, d.code.passages.inputs));
-  for (const int64_t row : {3, 17}) sample(run, code, d, row, c.induction);
+  samples(run, code, d, c.induction);
   run.say(fmt::format("\ninduction heads: {}; previous-token heads: {}", listed(c.induction), listed(c.previous)));
   const double paid[2] = {pay_off(d, 1), pay_off(d, 0)};
   c.others.resize(std::min(c.others.size(), c.induction.size()));
@@ -154,7 +178,7 @@ void mixtures(Run& run, const TextData& d) {
 
 int main(int argc, char** argv) {
   bool mixed = false;
-  const Experiment experiment{"natural_text", "Do induction heads form out of plain text?", 7300, 300};
+  const Experiment experiment{"natural_text", "Do induction heads form out of plain text?", 9000, 500};
   return run_experiment(
       argc, argv, experiment,
       [&](CLI::App& app) {

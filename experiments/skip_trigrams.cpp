@@ -16,6 +16,7 @@
 #include "experiments/common/measures.h"
 #include "experiments/common/skip_trigram_report.h"
 #include "experiments/common/text.h"
+#include "experiments/common/train.h"
 #include "nn/circuits/heads.h"
 #include "tensor/blas.h"
 #include "tensor/kernels.h"
@@ -23,7 +24,6 @@
 using namespace clearhead;
 
 namespace {
-
 const std::string elhage = "Elhage et al. 2021";
 
 Config model_config(int64_t V, int64_t T, int64_t layers, int64_t heads) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "experiments/common/curves.h"
 #include "experiments/common/findings.h"
 #include "experiments/common/measures.h"
 #include "experiments/common/repeated_text.h"

@@ -21,39 +21,6 @@ Tokens rows(const Tokens& t, int64_t first, int64_t count) {
   return part;
 }
 
-// Ranks 1 .. n, equal values sharing their mean rank.
-std::vector<double> ranks(const std::vector<double>& x) {
-  std::vector<size_t> order(x.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::sort(order, {}, [&](size_t i) { return x[i]; });
-  std::vector<double> rank(x.size());
-  for (size_t i = 0, j; i < order.size(); i = j) {
-    for (j = i; j < order.size() && x[order[j]] == x[order[i]];) ++j;
-    for (size_t k = i; k < j; ++k) rank[order[k]] = double(i + j + 1) / 2;
-  }
-  return rank;
-}
-
-double correlation(const std::vector<double>& x, const std::vector<double>& y) {
-  const double n = double(x.size());
-  const double mx = std::accumulate(x.begin(), x.end(), 0.0) / n, my = std::accumulate(y.begin(), y.end(), 0.0) / n;
-  double xy = 0, xx = 0, yy = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    xy += (x[i] - mx) * (y[i] - my);
-    xx += (x[i] - mx) * (x[i] - mx);
-    yy += (y[i] - my) * (y[i] - my);
-  }
-  return xy / std::sqrt(xx * yy);
-}
-
-constexpr double undefined = std::numeric_limits<double>::quiet_NaN();  // null in a file
-
-std::vector<double> column(const Curve& curve, const std::string& key) {
-  std::vector<double> values;
-  for (const auto& entry : curve) values.push_back(entry.at(key).is_null() ? undefined : entry.at(key).get<double>());
-  return values;
-}
-
 }  // namespace
 
 double Predictions::mean_loss_at(int64_t t) const {
@@ -90,7 +57,7 @@ double induction_accuracy(const Predictions& p, const Batch& batch) {
   int64_t n = 0, right = 0;
   for (size_t i = 0; i < source.size(); ++i)
     if (source[i] >= 0) ++n, right += p.best[i] == batch.targets.ids[i];
-  return n ? double(right) / double(n) : undefined;
+  return n ? double(right) / double(n) : std::numeric_limits<double>::quiet_NaN();  // null in a file
 }
 
 double order_blind_accuracy(const Batch& batch) {
@@ -191,60 +158,6 @@ double best(const std::vector<std::vector<double>>& layers) {
   double b = 0;
   for (const auto& heads : layers) b = std::max(b, best(heads));
   return b;
-}
-
-Rise rise(const Curve& curve, const std::string& key) {
-  const auto y = column(curve, key), step = column(curve, "step");
-  const size_t tail = std::max<size_t>(1, y.size() / 10);
-  const double first = y.front(), last = std::accumulate(y.end() - long(tail), y.end(), 0.0) / double(tail);
-  const auto crossing = [&](double share) {
-    for (size_t i = 1; i < y.size(); ++i) {
-      const double before = (y[i - 1] - first) / (last - first), after = (y[i] - first) / (last - first);
-      if (after >= share)
-        return step[i - 1] + (step[i] - step[i - 1]) * std::clamp((share - before) / (after - before), 0.0, 1.0);
-    }
-    return undefined;
-  };
-  return {crossing(0.1), crossing(0.5), crossing(0.9)};
-}
-
-double rank_correlation(const Curve& curve, const std::string& a, const std::string& b) {
-  return rank_correlation(column(curve, a), column(curve, b));
-}
-
-double rank_correlation(const std::vector<double>& x, const std::vector<double>& y) {
-  const auto is_nan = [](double v) { return std::isnan(v); };
-  if (std::ranges::any_of(x, is_nan) || std::ranges::any_of(y, is_nan)) return undefined;  // no order, so no ranks
-  return correlation(ranks(x), ranks(y));
-}
-
-PlantedOuts planted_outs(const Transformer& model, const SkipTrigramLanguage& language, uint64_t seed) {
-  Rng rng(seed, Stream::eval);
-  const Batch batch = next_token_batch(language.sample(512, rng));
-  Tokens without = batch.inputs;
-  for (int32_t& id : without.ids)
-    if (id < language.sources) id = int32_t(language.V() - 1);
-  const NoGrad no_grad;
-  const Tensor p = softmax(model.logits(batch.inputs).value()), q = softmax(model.logits(without).value());
-  PlantedOuts mean{0, 0, 0};
-  double n = 0;
-  for (int64_t b = 0; b < batch.inputs.B; ++b) {
-    int64_t source = -1;
-    for (int64_t t = 0; t < batch.inputs.T; ++t) {
-      const int32_t id = batch.inputs(b, t);
-      if (id < language.sources) source = id;
-      const int64_t d = id - language.sources;
-      if (source < 0 || d < 0 || d >= language.destinations) continue;
-      mean.right += double(p.at({b, t, language.out(source, d)}));
-      for (int64_t other = 0; other < language.destinations; ++other)
-        if (other != d) {
-          mean.mistake += double(p.at({b, t, language.out(source, other)}));
-          mean.mistake_without_source += double(q.at({b, t, language.out(source, other)}));
-        }
-      ++n;
-    }
-  }
-  return {mean.right / n, mean.mistake / n, mean.mistake_without_source / n};
 }
 
 double mean_loss(const Predictions& p, const Batch& batch) {

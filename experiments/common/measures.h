@@ -1,5 +1,4 @@
-// What is measured of a model: losses by position, accuracies, head scores, and when a curve rises. All without
-// gradients.
+// What is measured of a model: losses by position, accuracies, head scores. All without gradients.
 #pragma once
 
 #include <functional>
@@ -8,7 +7,6 @@
 
 #include "experiments/common/copied_segment.h"
 #include "experiments/common/tasks.h"
-#include "experiments/common/train.h"
 #include "nn/transformer.h"
 
 namespace clearhead {
@@ -40,13 +38,6 @@ double mean_loss_where(const std::vector<double>& loss, const Tokens& inputs, bo
 // The share of swapped sources (tasks.h) that the model's best guess follows.
 double follow_rate(const Transformer& model, const Swapped& swapped, const Probe& probe = {});
 
-// Mean probabilities at destinations: of the right out, and of `mistakes`, outs of the same source with another
-// destination. With the source in the context, and with noise in its place.
-struct PlantedOuts {
-  double right, mistake, mistake_without_source;
-};
-PlantedOuts planted_outs(const Transformer& model, const SkipTrigramLanguage& language, uint64_t seed);
-
 double mean_loss(const Predictions& p, const Batch& batch);  // over the positions that have a target
 
 // In-context-learning score: mean loss late in the sequence minus mean loss early; negative if the context helps. The
@@ -65,15 +56,5 @@ HeadScores head_scores(const Transformer& model, const Tokens& tokens);
 std::string pattern_table(const Tensor& pattern, const std::vector<std::string>& names);
 double best(const std::vector<double>& heads);  // 0 if there are none
 double best(const std::vector<std::vector<double>>& layers);
-
-// When a curve rises from its first value to its plateau (the mean of its last tenth): the steps at which it first
-// passes 10, 50 and 90 % of the way, interpolated. NaN where there is no way to go.
-struct Rise {
-  double t10, t50, t90;
-};
-Rise rise(const Curve& curve, const std::string& key);
-// Spearman's rank correlation of two logged quantities, over the logged steps. NaN if one is undefined somewhere.
-double rank_correlation(const Curve& curve, const std::string& a, const std::string& b);
-double rank_correlation(const std::vector<double>& x, const std::vector<double>& y);
 
 }  // namespace clearhead

@@ -9,6 +9,8 @@
 #include <numeric>
 #include <span>
 
+#include "tensor/kernels.h"
+
 namespace clearhead {
 
 Weights of_tokens(const Weights& w, const std::vector<int64_t>& ids) {
@@ -152,6 +154,35 @@ GainReport report_gains(std::vector<Gain> gains, const std::vector<int32_t>& tex
   for (const auto& [kind, n] : kinds) r.table += fmt::format(" {} {},", kind, n);
   r.table.back() = '\n';
   return r;
+}
+
+PlantedOuts planted_outs(const Transformer& model, const SkipTrigramLanguage& language, uint64_t seed) {
+  Rng rng(seed, Stream::eval);
+  const Batch batch = next_token_batch(language.sample(512, rng));
+  Tokens without = batch.inputs;
+  for (int32_t& id : without.ids)
+    if (id < language.sources) id = int32_t(language.V() - 1);
+  const NoGrad no_grad;
+  const Tensor p = softmax(model.logits(batch.inputs).value()), q = softmax(model.logits(without).value());
+  PlantedOuts mean{0, 0, 0};
+  double n = 0;
+  for (int64_t b = 0; b < batch.inputs.B; ++b) {
+    int64_t source = -1;
+    for (int64_t t = 0; t < batch.inputs.T; ++t) {
+      const int32_t id = batch.inputs(b, t);
+      if (id < language.sources) source = id;
+      const int64_t d = id - language.sources;
+      if (source < 0 || d < 0 || d >= language.destinations) continue;
+      mean.right += double(p.at({b, t, language.out(source, d)}));
+      for (int64_t other = 0; other < language.destinations; ++other)
+        if (other != d) {
+          mean.mistake += double(p.at({b, t, language.out(source, other)}));
+          mean.mistake_without_source += double(q.at({b, t, language.out(source, other)}));
+        }
+      ++n;
+    }
+  }
+  return {mean.right / n, mean.mistake / n, mean.mistake_without_source / n};
 }
 
 }  // namespace clearhead

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/common/tasks.h"
 #include "nn/circuits/paths.h"
 #include "nn/circuits/tables.h"
 
@@ -57,5 +58,12 @@ struct GainReport {
 };
 GainReport report_gains(std::vector<Gain> gains, const std::vector<int32_t>& text, int64_t window, size_t lines,
                         const Names& names);
+
+// Mean probabilities at destinations: of the right out, and of `mistakes`, outs of the same source with another
+// destination. With the source in the context, and with noise in its place.
+struct PlantedOuts {
+  double right, mistake, mistake_without_source;
+};
+PlantedOuts planted_outs(const Transformer& model, const SkipTrigramLanguage& language, uint64_t seed);
 
 }  // namespace clearhead

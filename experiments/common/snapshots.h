@@ -2,6 +2,7 @@
 #pragma once
 
 #include "experiments/common/measures.h"
+#include "experiments/common/train.h"
 #include "nn/circuits/trace.h"
 
 namespace clearhead {
