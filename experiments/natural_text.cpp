@@ -36,7 +36,7 @@ Trained fit(Run& run, const std::string& label, int64_t layers, double code, con
   c.d_vocab = d.tokenizer().vocab_size(), c.n_ctx = d.T, c.d_model = 128, c.d_head = 32;
   Trained t{Transformer(layers == 1 ? one_layer_of(c) : c, run.seed()), {}};
   const auto batches = [&](Rng& rng) {
-    Tokens rows(4, d.T + 1);  // few, so that the head forms after few tokens: 4.8 million; by eights after 8.2
+    Tokens rows(4, d.T + 1);  // few, so that the head forms after few tokens; by eights it takes 1.7 times as many
     for (int64_t b = 0; b < rows.B; ++b) {
       const Corpus& from = (rng.uniform() < code ? d.code : d.prose).corpus;
       std::ranges::copy(random_windows(from.train, 1, rows.T, rng).ids, rows.ids.begin() + b * rows.T);
