@@ -20,6 +20,7 @@ struct Course {
   Curve curve;
   std::array<double, 3> nearest{};          // for how many steps each strategy was the nearest
   std::array<double, 3> first{-1, -1, -1};  // and from when
+  double counting_states = 0;               // loss of the unigram strategy above Bayes, nats
 
   double excess() const { return curve.back().at("excess"); }  // final loss above Bayes, nats
 };
@@ -33,6 +34,7 @@ Course fit(Run& run, const std::string& label, int64_t layers, const InContextMa
   std::array<Tensor, 3> strategies;
   for (Strategy s : {uniform, unigram, bigram}) strategies[s] = predictions_of(s, inputs, task.k);
   Course course;
+  course.counting_states = kl(strategies[bigram], strategies[unigram]);
   course.curve = train(
       run, label, model, [&](Rng& r) { return next_token_batch(task.sample(64, r)); },
       {.steps = run.options().steps, .lr = 6e-3, .cosine = true, .log_every = 10},
@@ -77,7 +79,8 @@ void markov(Run& run) {
               {{"otherwise", plateau(two)}}, "the plateau vanishes");
   run.finding(empirical, "Edelman", "one layer stays with the states",
               "loss of one layer above the Bayes predictor, nats", one.excess(), at_least(0.1), edelman,
-              {{"steps near bigram", one.nearest[2]}}, "a single layer does not learn it");
+              {{"steps near bigram", one.nearest[2]}, {"counting states", one.counting_states}},
+              "a single layer does not learn it");
 }
 }  // namespace
 
