@@ -75,12 +75,13 @@ std::string course(const Trained& t, const std::string& text) {
 // middle, as much as elsewhere.
 void samples(Run& run, const Trained& t, const TextData& d, const std::vector<HeadId>& heads) {
   const Batch& x = d.code.passages;
-  constexpr int64_t length = TextData::passage, start = 12, more = 36, last = d.T - length;
+  constexpr int64_t length = TextData::passage, start = 12, more = 36;
+  const int64_t T = x.inputs.T, last = T - length;  // from here on, the last copy is what there is to predict
   const Predictions with = predict(t.model, x), without = predict_without(t.model, x, heads);
   const auto text = [&](std::span<const int32_t> ids) { return d.tokenizer().decode(ids); };
   const auto guessed = [&](const Predictions& p, int64_t row) {
     std::pair<int64_t, std::string> g;
-    for (int64_t i = row * d.T + last - 1; i < (row + 1) * d.T - 1; ++i) {
+    for (int64_t i = row * T + last; i < (row + 1) * T; ++i) {
       const bool right = p.best[size_t(i)] == x.targets.ids[size_t(i)];
       g.first += right, g.second += right ? text(std::span(&p.best[size_t(i)], 1)) : "~";
     }
@@ -90,11 +91,11 @@ void samples(Run& run, const Trained& t, const TextData& d, const std::vector<He
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, {}, [&](int64_t b) { return guessed(with, b).first - guessed(without, b).first; });
   for (const int64_t row : {order.back(), order[order.size() / 2]}) {
-    const std::span ids = std::span(x.inputs.ids).subspan(size_t(row * d.T), size_t(d.T));
-    run.say("\na held-out passage\n" + text(ids.subspan(size_t(last))));
+    const auto row_of = [&](const Tokens& of) { return std::span(of.ids).subspan(size_t(row * T), size_t(T)); };
+    run.say("\na held-out passage\n" + text(row_of(x.targets).last(size_t(length))));
     for (const bool all : {true, false}) {
       const auto [right, seen] = guessed(all ? with : without, row);
-      const std::span prompt = ids.first(size_t(last + start));
+      const std::span prompt = row_of(x.inputs).first(size_t(last + 1 + start));
       const Probe probe = all ? Probe() : knock_out(t.model.config, heads);
       run.say(fmt::format("{}: {} of {} tokens guessed, the fourth time\n{}\n... and it goes on after \"{}\"\n{}",
                           all ? "the model" : "without its induction heads", right, length, seen,
